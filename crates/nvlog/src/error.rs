@@ -53,6 +53,18 @@ pub enum LogError {
         /// Whose it is.
         found: AggregateUuid,
     },
+    /// A copy of this log, but none that has everything.
+    #[error("the log on disk {disk} missed records, and the copy that has them is not there")]
+    StaleCopy {
+        /// The disk's name.
+        disk: String,
+    },
+    /// The log has as many copies as it can have.
+    #[error("disk {disk} is one too many for copies of the log")]
+    NoMoreCopies {
+        /// The disk's name.
+        disk: String,
+    },
     /// A log of this aggregate, but not the one that it uses now.
     #[error("disk {disk} holds log {found}, another of the aggregate's")]
     OtherLog {
@@ -78,6 +90,25 @@ pub enum LogError {
         #[from]
         cause: DiskError,
     },
+}
+
+impl LogError {
+    /// The name of the disk that it is about, if it is about one.
+    #[must_use]
+    pub fn disk(&self) -> Option<&str> {
+        match self {
+            Self::TooSmall { disk, .. }
+            | Self::NotALog { disk }
+            | Self::Header { disk, .. }
+            | Self::NewerBuild { disk, .. }
+            | Self::OtherAggregate { disk, .. }
+            | Self::OtherLog { disk, .. }
+            | Self::StaleCopy { disk }
+            | Self::NoMoreCopies { disk }
+            | Self::Missing { disk, .. } => Some(disk),
+            Self::Disk { cause } => Some(cause.disk()),
+        }
+    }
 }
 
 /// Why a record is not appended, or a half not switched.

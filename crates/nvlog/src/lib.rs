@@ -31,18 +31,24 @@
 #![forbid(unsafe_code)]
 
 mod beyond;
+mod copies;
 mod error;
 mod half;
+mod headers;
 mod log;
 mod notes;
 mod open;
+mod open_copies;
 mod scan;
 mod staging;
 
+pub use copies::{CopyState, CopyStatus, CopyWitness};
 pub use error::{LogError, LogFull};
+pub use headers::FormatDone;
 pub use log::Log;
 pub use notes::{Found, Notes};
-pub use open::{FormatDone, OpenDone};
+pub use open::OpenDone;
+pub use open_copies::{CopiesDone, FoundCopies, Places, look, open_copies};
 
 use units::{AggregateUuid, CpNumber, LogUuid};
 

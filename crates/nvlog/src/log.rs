@@ -8,10 +8,12 @@
 //!
 //! Fails: the disk's first error is kept in `failure`; from then on nothing is taken or promised.
 
+use crate::copies::{Copies, CopyState, CopyStatus, LogDisk};
 use crate::half::{Half, OtherLife};
+use crate::headers::{FormatDone, too_small, write_headers};
 use crate::notes::Notes;
 use crate::staging::{BATCH_HEADER_BYTES, Batch, RECORD_HEADER_BYTES};
-use crate::{LogFull, LogIdentity, LogPosition};
+use crate::{LogError, LogFull, LogIdentity, LogPosition};
 use ondisk::features::FeatureSet;
 use ondisk::log::{LogHeader, LogRecord};
 use platform::mutation::{self, Rule};
@@ -32,8 +34,10 @@ pub struct Log(Arc<Inner>);
 struct Inner {
     disk: Arc<dyn Disk>,
     identity: LogIdentity,
-    incarnation: u64,
-    features: FeatureSet,
+    /// As it was written when the log was opened.
+    header: LogHeader,
+    /// The same as the disk, if it is several.
+    copies: Option<Copies>,
     half_blocks: usize,
     notes: Arc<Notes>,
     /// See [`Log::missing`].
@@ -233,31 +237,33 @@ impl State {
 
 impl Log {
     pub(crate) fn new(
-        disk: Arc<dyn Disk>,
+        disk: LogDisk,
         identity: LogIdentity,
-        header: &LogHeader,
+        header: LogHeader,
         state: State,
         missing: Option<u64>,
     ) -> Self {
+        let LogDisk { disk, copies } = disk;
         let half_blocks = state.active().half_blocks as usize;
-        let notes = Notes::new(Arc::clone(&disk), header);
-        let (incarnation, state) = (header.incarnation.get(), Mutex::new(state));
-        Self(Arc::new(Inner {
-            disk,
-            identity,
-            incarnation,
-            features: header.features,
-            half_blocks,
-            notes,
-            missing,
-            state,
-        }))
+        let notes = Notes::new(Arc::clone(&disk), &header);
+        let state = Mutex::new(state);
+        Self(Arc::new(Inner { disk, identity, header, copies, half_blocks, notes, missing, state }))
+    }
+
+    /// Where its header is to be written, and the header.
+    pub(crate) fn to_begin(&self) -> (Arc<dyn Disk>, LogHeader) {
+        (Arc::clone(&self.0.disk), self.0.header.clone())
+    }
+
+    /// The same as its disk, if the log has copies.
+    pub(crate) fn copied(&self) -> Option<&Copies> {
+        self.0.copies.as_ref()
     }
 
     /// What its header says of the format.
     #[must_use]
     pub fn features(&self) -> &FeatureSet {
-        &self.0.features
+        &self.0.header.features
     }
 
     /// The first record that was durable and was not found when the log was opened, if any is
@@ -345,6 +351,9 @@ impl Log {
         }
         drop(waiters);
         self.0.notes.abandon();
+        if let Some(copies) = &self.0.copies {
+            copies.abandon();
+        }
     }
 
     /// The last record's position; `None` if nothing was appended since the log was opened.
@@ -407,9 +416,69 @@ impl Log {
                 state.switch(committed.next());
             }
         }
+        self.admit_copies(committed);
         let _round = Round::open();
         for done in waiters {
             done(Ok(()));
+        }
+    }
+
+    /// Copies have everything that joined before what this consistency point holds: if the notes
+    /// begin anew, too, which a joining copy has not from their beginning.
+    fn admit_copies(&self, committed: CpNumber) {
+        let Some(copies) = &self.0.copies else { return };
+        if copies.is_joined_by(committed) && self.0.notes.restart(committed) {
+            copies.admit(committed);
+        }
+    }
+
+    /// Has another disk hold a copy, whose content may be lost. It is whole with the second
+    /// consistency point from now on at the latest. Answers when it is written like the others.
+    /// Identities are never given twice.
+    ///
+    /// # Errors
+    /// To `done`: the disk is too small, it fails, or the log has as many copies as it can have.
+    ///
+    /// # Panics
+    /// If the log was not opened as one with copies.
+    pub fn join(&self, identity: u64, disk: Arc<dyn Disk>, done: FormatDone) {
+        // The disk may be the last one that had everything, and be so again at the next start.
+        if let Some(cause) = self.failure() {
+            return done(Err(cause.into()));
+        }
+        let mut header = self.0.header.clone();
+        header.copy = U64::new(identity);
+        // The disk may hold batches that no other copy has: its last write may have been the only
+        // one that was done.
+        header.first_incarnation = header.incarnation;
+        let needed_blocks = header.blocks();
+        if disk.size_blocks() < needed_blocks {
+            return done(Err(too_small(&disk, needed_blocks)));
+        }
+        let (log, same) = (Arc::clone(&self.0), Arc::clone(&disk));
+        let written = move |result: Result<(), DiskError>| {
+            let joined = result.map_err(LogError::from).and_then(|()| log.joined(identity, same));
+            done(joined);
+        };
+        write_headers(&disk, &header, Box::new(written));
+    }
+
+    /// Its copies, and what is known of those that it should have.
+    #[must_use]
+    pub fn copies(&self) -> Vec<CopyStatus> {
+        match &self.0.copies {
+            Some(copies) => copies.status(),
+            None => {
+                let disk = self.0.disk.name().to_owned();
+                vec![CopyStatus { disk, state: CopyState::Whole }]
+            }
+        }
+    }
+
+    /// Notes that a copy should be on a disk and cannot be, for this cause.
+    pub fn lack(&self, disk: &str, cause: String) {
+        if let Some(copies) = &self.0.copies {
+            copies.lack(disk, cause);
         }
     }
 
@@ -488,17 +557,29 @@ impl Log {
     /// What the disk reported, if the log has failed.
     #[must_use]
     pub fn failure(&self) -> Option<DiskError> {
-        self.0.state.lock().failure.clone()
+        let failure = self.0.state.lock().failure.clone();
+        failure.or_else(|| self.0.copies.as_ref().and_then(Copies::failure))
     }
 }
 
 impl Inner {
+    /// From here on a copy is written like the others. What was appended before is of the active
+    /// half's consistency point or of an earlier one.
+    fn joined(&self, identity: u64, disk: Arc<dyn Disk>) -> Result<(), LogError> {
+        let state = self.state.lock();
+        let Some(copies) = &self.copies else { panic!("a log that was opened without copies") };
+        let name = disk.name().to_owned();
+        let whole_by = state.active().cp;
+        let is_taken = copies.join((identity, disk), whole_by);
+        if is_taken { Ok(()) } else { Err(LogError::NoMoreCopies { disk: name }) }
+    }
+
     /// Gives the lock back and writes what is due.
     fn pump(this: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         let Some(batch) = state.pump() else { return };
         let disk_block = state.halves[batch.half].base_block + batch.first_block;
         drop(state);
-        let blocks = batch.seal(this.identity.log, this.incarnation, disk_block);
+        let blocks = batch.seal(this.identity.log, this.header.incarnation.get(), disk_block);
         let log = Arc::clone(this);
         let done: WriteDone = Box::new(move |result| Self::complete(&log, result));
         if mutation::broken(Rule::LogNotFlushed) {

@@ -49,6 +49,8 @@ struct Waiting {
 struct State {
     /// What the epoch 0 of whoever writes is called here.
     first_epoch: u64,
+    /// The latest consistency point of a note.
+    last_cp: u64,
     /// The epoch that each half holds, and where in it the next note goes.
     halves: [(u64, u64); 2],
     queue: VecDeque<Waiting>,
@@ -111,8 +113,23 @@ impl Notes {
             return done(Err(cause));
         }
         let epoch = state.first_epoch + epoch;
+        state.last_cp = state.last_cp.max(cp.get());
         state.queue.push_back(Waiting { epoch, cp, bytes, blocks, done });
         self.pump(state);
+    }
+
+    /// Has each half begin anew with its next note, if no note is needed any more when this
+    /// consistency point is durable; whether it is so. Whoever writes sees nothing of it: the
+    /// epoch under way goes on, with more room than it had.
+    pub(crate) fn restart(&self, committed: CpNumber) -> bool {
+        let mut state = self.state.lock();
+        let is_idle = state.queue.is_empty() && !state.is_writing;
+        if !is_idle || state.last_cp > committed.get() {
+            return false;
+        }
+        // Of the same half as before.
+        state.first_epoch += 2;
+        true
     }
 
     /// Lets go of everyone who waits, unanswered.

@@ -16,11 +16,12 @@
 //! Fails: [`LogError`].
 
 use crate::beyond::look_beyond;
+use crate::copies::LogDisk;
 use crate::half::OtherLife;
+use crate::headers::{FormatDone, read_header, too_small, write_headers};
 use crate::log::{State, free_halves};
 use crate::scan::{Frame, HalfScan, Life, Want};
 use crate::{Log, LogError, LogIdentity, Record};
-use ondisk::damage::Damage;
 use ondisk::log::{
     LOG_HALF_BLOCKS_MAX, LOG_HALF_BLOCKS_MIN, LOG_HEADER_BLOCKS, LOG_NOTES_BLOCKS_MAX,
     LOG_NOTES_BLOCKS_MIN, LOG_NOTES_SHARE, LogHeader,
@@ -28,11 +29,9 @@ use ondisk::log::{
 use platform::mutation::{self, Rule};
 use platform::{Disk, DiskError};
 use std::sync::Arc;
-use units::{Block, CpNumber};
+use units::CpNumber;
 use zerocopy::byteorder::little_endian::U64;
 
-/// Receives the end of a format.
-pub type FormatDone = Box<dyn FnOnce(Result<(), LogError>) + Send>;
 /// Receives the log and what is to be replayed, in the order of the appends.
 pub type OpenDone = Box<dyn FnOnce(Result<(Log, Vec<Record>), LogError>) + Send>;
 
@@ -45,11 +44,21 @@ impl Log {
     /// # Errors
     /// To `done`: the disk is too small, or fails.
     pub fn format(disk: &Arc<dyn Disk>, identity: LogIdentity, done: FormatDone) {
+        Self::format_copy(disk, identity, 0, done);
+    }
+
+    /// Makes the first copy of an empty log, with an identity that labels know as whole.
+    ///
+    /// # Errors
+    /// To `done`: the disk is too small, or fails.
+    pub fn format_copy(disk: &Arc<dyn Disk>, identity: LogIdentity, copy: u64, done: FormatDone) {
         let notes_blocks = (disk.size_blocks() / LOG_NOTES_SHARE / 2 * 2)
             .clamp(LOG_NOTES_BLOCKS_MIN, LOG_NOTES_BLOCKS_MAX);
         let half_blocks = disk.size_blocks().saturating_sub(LOG_HEADER_BLOCKS + notes_blocks) / 2;
         let half_blocks = half_blocks.min(LOG_HALF_BLOCKS_MAX);
-        let header = LogHeader::new(identity.aggregate, identity.log, half_blocks, notes_blocks);
+        let (aggregate, log) = (identity.aggregate, identity.log);
+        let mut header = LogHeader::new(aggregate, log, half_blocks, notes_blocks);
+        header.copy = U64::new(copy);
         if half_blocks < LOG_HALF_BLOCKS_MIN {
             let least = LOG_HEADER_BLOCKS + 2 * LOG_HALF_BLOCKS_MIN + notes_blocks;
             return done(Err(too_small(disk, least)));
@@ -64,45 +73,62 @@ impl Log {
     /// # Errors
     /// To `done`: there is no such log, it is damaged, or the disk fails.
     pub fn open(disk: &Arc<dyn Disk>, expected: LogIdentity, committed: CpNumber, done: OpenDone) {
-        let opening = Opening { disk: Arc::clone(disk), expected, committed, done };
-        opening.read_header(0, Vec::new());
+        let disk = LogDisk { disk: Arc::clone(disk), copies: None };
+        let read = |outcome: Result<Read, LogError>| match outcome {
+            Ok(read) => read.begin(done),
+            Err(error) => done(Err(error)),
+        };
+        read_log(disk, expected, committed, Box::new(read));
     }
+}
+
+/// A log that was read. Nothing was written.
+pub(crate) struct Read {
+    pub log: Log,
+    pub records: Vec<Record>,
+}
+
+impl Read {
+    /// Writes the header, so that the log may be used.
+    pub fn begin(self, done: OpenDone) {
+        let Self { log, records } = self;
+        let (disk, header) = log.to_begin();
+        let written = move |result: Result<(), DiskError>| {
+            done(result.map(|()| (log, records)).map_err(LogError::from));
+        };
+        write_headers(&disk, &header, Box::new(written));
+    }
+}
+
+/// Receives a log that was read.
+pub(crate) type ReadLogDone = Box<dyn FnOnce(Result<Read, LogError>) + Send>;
+
+/// Reads a log.
+pub(crate) fn read_log(
+    disk: LogDisk,
+    expected: LogIdentity,
+    committed: CpNumber,
+    done: ReadLogDone,
+) {
+    let source = Arc::clone(&disk.disk);
+    let opening = Opening { on: disk, disk: Arc::clone(&source), expected, committed, done };
+    let read = move |header| match header {
+        Ok(header) => opening.scan(header),
+        Err(error) => (opening.done)(Err(error)),
+    };
+    read_header(source, expected, Vec::new(), Box::new(read));
 }
 
 struct Opening {
+    on: LogDisk,
     disk: Arc<dyn Disk>,
     expected: LogIdentity,
     committed: CpNumber,
-    done: OpenDone,
+    done: ReadLogDone,
 }
 
-type HeaderRead = Result<Block, DiskError>;
-
 impl Opening {
-    /// Reads the copies one by one: that one cannot be read does not hide the other.
-    fn read_header(self, copy: u64, mut read: Vec<HeaderRead>) {
-        if copy == LOG_HEADER_BLOCKS {
-            return self.choose_header(read);
-        }
-        let disk = Arc::clone(&self.disk);
-        disk.read(
-            copy,
-            1,
-            Box::new(move |result| {
-                let block = result.map(|blocks| {
-                    blocks.first().map_or_else(Block::zeroed, |block| Block::clone(block))
-                });
-                read.push(block);
-                self.read_header(copy + 1, read);
-            }),
-        );
-    }
-
-    fn choose_header(self, read: Vec<HeaderRead>) {
-        let mut header = match choose_header(&*self.disk, self.expected, read) {
-            Ok(header) => header,
-            Err(error) => return (self.done)(Err(error)),
-        };
+    fn scan(self, mut header: LogHeader) {
         let half_blocks = header.half_blocks.get();
         if self.disk.size_blocks() < header.blocks() {
             let error = too_small(&self.disk, header.blocks());
@@ -112,8 +138,13 @@ impl Opening {
         // Validated headers leave room for one more.
         let is_kept = mutation::broken(Rule::HalfKeepsIncarnation);
         header.incarnation = U64::new(if is_kept { incarnation } else { incarnation + 1 });
-        let frame =
-            Frame { log: self.expected.log, incarnation, half_blocks, committed: self.committed };
+        let frame = Frame {
+            log: self.expected.log,
+            incarnation,
+            first_incarnation: header.first_incarnation.get(),
+            half_blocks,
+            committed: self.committed,
+        };
         let scans = free_halves(LOG_HEADER_BLOCKS, half_blocks)
             .map(|half| HalfScan::new(frame, half.base_block));
         Scanning { opening: self, header, scans, half: 0 }.advance(READ_BLOCKS);
@@ -173,71 +204,18 @@ impl Scanning {
         scans: [HalfScan; 2],
         missing: Option<u64>,
     ) {
-        let Opening { disk, expected, committed, done } = opening;
+        let Opening { on, disk, expected, committed, done } = opening;
         let (state, records) = match assemble(&*disk, &header, scans, committed) {
             Ok(assembled) => assembled,
             Err(error) => return done(Err(error)),
         };
-        let log = Log::new(Arc::clone(&disk), expected, &header, state, missing);
-        let written = move |result: Result<(), DiskError>| match result {
-            Ok(()) => {
-                let notes = Arc::clone(log.notes());
-                notes.find(
-                    committed,
-                    Box::new(move |found| {
-                        done(found.map(|()| (log, records)).map_err(LogError::from));
-                    }),
-                );
-            }
-            Err(cause) => done(Err(cause.into())),
+        let log = Log::new(on, expected, header, state, missing);
+        let notes = Arc::clone(log.notes());
+        let found = move |found: Result<(), DiskError>| {
+            done(found.map(|()| Read { log, records }).map_err(LogError::from));
         };
-        write_headers(&disk, &header, Box::new(written));
+        notes.find(committed, Box::new(found));
     }
-}
-
-/// The latest copy that is whole and the one that is looked for.
-fn choose_header(
-    disk: &dyn Disk,
-    expected: LogIdentity,
-    read: Vec<HeaderRead>,
-) -> Result<LogHeader, LogError> {
-    let mut whole: Vec<LogHeader> = Vec::new();
-    let mut damaged: Option<Damage> = None;
-    let mut unreadable = None;
-    let name = disk.name().to_owned();
-    for block in read {
-        match block {
-            Ok(block) => match LogHeader::from_block(&block) {
-                Ok(header) => whole.push(header),
-                Err(damage)
-                    if damage.is_of_newer_build()
-                        && !mutation::broken(Rule::NewerLogPassedOver) =>
-                {
-                    return Err(LogError::NewerBuild { disk: name, damage });
-                }
-                Err(damage) if LogHeader::is_claimed_by(&block) => damaged = Some(damage),
-                Err(_) => {}
-            },
-            Err(cause) => unreadable = Some(cause),
-        }
-    }
-    let fits =
-        |header: &&LogHeader| header.aggregate == expected.aggregate && header.log == expected.log;
-    if let Some(header) = whole.iter().filter(fits).max_by_key(|header| header.incarnation.get()) {
-        return Ok(header.clone());
-    }
-    // What cannot be read may be the copy that is looked for.
-    if let Some(cause) = unreadable {
-        return Err(LogError::Disk { cause });
-    }
-    Err(match (whole.first(), damaged) {
-        (Some(header), _) if header.aggregate != expected.aggregate => {
-            LogError::OtherAggregate { disk: name, found: header.aggregate }
-        }
-        (Some(header), _) => LogError::OtherLog { disk: name, found: header.log },
-        (None, Some(damage)) => LogError::Header { disk: name, damage },
-        (None, None) => LogError::NotALog { disk: name },
-    })
 }
 
 /// What the halves hold, put together.
@@ -298,44 +276,4 @@ fn gap(live: &[(Life, HalfScan)], sequence_next: u64, committed: CpNumber) -> Op
         return (!follows).then_some((scan.sequence_end, newer.first_sequence));
     }
     None
-}
-
-fn too_small(disk: &Arc<dyn Disk>, needed_blocks: u64) -> LogError {
-    let (disk, size_blocks) = (disk.name().to_owned(), disk.size_blocks());
-    LogError::TooSmall { disk, size_blocks, needed_blocks }
-}
-
-/// Writes the copies one after the other, each durable before the next is touched.
-fn write_headers(
-    disk: &Arc<dyn Disk>,
-    header: &LogHeader,
-    done: Box<dyn FnOnce(Result<(), DiskError>) + Send>,
-) {
-    write_header(Arc::clone(disk), Arc::new(header.to_block()), 0, done);
-}
-
-fn write_header(
-    disk: Arc<dyn Disk>,
-    block: units::BlockRef,
-    copy: u64,
-    done: Box<dyn FnOnce(Result<(), DiskError>) + Send>,
-) {
-    if copy == LOG_HEADER_BLOCKS {
-        return done(Ok(()));
-    }
-    let (writer, content) = (Arc::clone(&disk), Arc::clone(&block));
-    writer.write(
-        copy,
-        vec![content],
-        Box::new(move |result| match result {
-            Ok(()) => {
-                let flusher = Arc::clone(&disk);
-                flusher.flush(Box::new(move |result| match result {
-                    Ok(()) => write_header(disk, block, copy + 1, done),
-                    Err(cause) => done(Err(cause)),
-                }));
-            }
-            Err(cause) => done(Err(cause)),
-        }),
-    );
 }

@@ -27,6 +27,8 @@ pub(crate) struct Frame {
     pub(crate) log: LogUuid,
     /// The highest that a batch can have.
     pub(crate) incarnation: u64,
+    /// The lowest.
+    pub(crate) first_incarnation: u64,
     pub(crate) half_blocks: u64,
     pub(crate) committed: CpNumber,
 }
@@ -73,7 +75,7 @@ impl HalfScan {
             frame,
             base_block,
             blocks: Vec::new(),
-            incarnation: 0,
+            incarnation: frame.first_incarnation,
             end_block: 0,
             sequence_end: 0,
             life: None,

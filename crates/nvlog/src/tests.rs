@@ -1,6 +1,7 @@
 //! The log on simulated disks.
 
 mod behaviour;
+mod copies;
 mod crash;
 mod damage;
 #[cfg(shuttle)]

@@ -130,6 +130,15 @@ pub const REMOVED_GROUPS: Feature = Feature {
     date: "2026-11",
     meaning: "groups left the aggregate, and their block numbers are not given again",
 };
+/// The log has, or had, more than its first copy.
+pub const LOG_COPIES: Feature = Feature {
+    scope: FeatureScope::Disk,
+    class: FeatureClass::Incompatible,
+    bit: 3,
+    name: "log-copies",
+    date: "2026-11",
+    meaning: "the log has copies, and the label says which of them have everything",
+};
 /// Blocks were moved.
 pub const MOVED_BLOCKS: Feature = Feature {
     scope: FeatureScope::Volume,
@@ -151,7 +160,7 @@ pub const TIERING: Feature = Feature {
 
 /// All features. Append only.
 pub const FEATURES: &[Feature] =
-    &[DOUBLE_PARITY, TRIPLE_PARITY, REMOVED_GROUPS, MOVED_BLOCKS, TIERING];
+    &[DOUBLE_PARITY, TRIPLE_PARITY, REMOVED_GROUPS, MOVED_BLOCKS, TIERING, LOG_COPIES];
 
 /// The features of a class that this build has.
 fn known_bits(scope: FeatureScope, class: FeatureClass) -> u64 {

@@ -18,8 +18,11 @@
 //! Fails: [`DiskLabel::validate`] tells [`Damage`]; no bytes whatever panic.
 
 use crate::damage::Damage;
-use crate::features::{DOUBLE_PARITY, FeatureScope, FeatureSet, REMOVED_GROUPS, TRIPLE_PARITY};
+use crate::features::{
+    DOUBLE_PARITY, FeatureScope, FeatureSet, LOG_COPIES, REMOVED_GROUPS, TRIPLE_PARITY,
+};
 use crate::identity::crc32c_of_bytes;
+use crate::log_copies::LogCopies;
 use crate::medium::Medium;
 use crate::scrub::ScrubRecord;
 use crate::versions::FORMAT_VERSION;
@@ -279,8 +282,10 @@ pub struct DiskLabel {
     pub removed: [u8; GROUPS_MAX as usize / 8],
     /// What the disk's content uses.
     pub features: FeatureSet,
+    /// Which copies of the log have everything; in the first group that is left only.
+    pub log_copies: LogCopies,
     /// Zero.
-    pub reserved_f: [u8; 2664],
+    pub reserved_f: [u8; 2616],
 }
 
 const _: () = {
@@ -295,7 +300,7 @@ const _: () = {
     assert!(offset_of!(DiskLabel, replacement) == 1048);
     assert!(offset_of!(DiskLabel, removed_blocks) == 1080);
     assert!(offset_of!(DiskLabel, features) == 1216);
-    assert!(offset_of!(DiskLabel, reserved_f) == 1432);
+    assert!(offset_of!(DiskLabel, log_copies) == 1432);
 };
 
 impl DiskLabel {
@@ -361,6 +366,9 @@ impl DiskLabel {
         if self.removed_blocks.get() != 0 {
             features.set(&REMOVED_GROUPS);
         }
+        if self.log_copies.count.get() != 0 {
+            features.set(&LOG_COPIES);
+        }
         features
     }
 
@@ -415,6 +423,7 @@ impl DiskLabel {
             return wrong("sickness");
         }
         self.scrub.validate()?;
+        self.log_copies.validate()?;
         self.validate_removed()?;
         match self.disk_role() {
             Some(DiskRole::Spare) => self.validate_spare(),

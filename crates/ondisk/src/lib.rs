@@ -16,6 +16,7 @@ pub mod identity;
 pub mod inode;
 pub mod label;
 pub mod log;
+pub mod log_copies;
 pub mod medium;
 pub mod newer;
 pub mod object_range;

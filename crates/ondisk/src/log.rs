@@ -82,8 +82,13 @@ pub struct LogHeader {
     pub notes_blocks: U64,
     /// What the log uses.
     pub features: FeatureSet,
+    /// Which copy of the log this is, of those that labels name; 0: its first.
+    pub copy: U64,
+    /// The opening of the log that wrote the first batch of this copy; batches of earlier ones,
+    /// and theirs alone, are not the log's.
+    pub first_incarnation: U64,
     /// Zero.
-    pub reserved_b: [u8; 3808],
+    pub reserved_b: [u8; 3792],
 }
 
 /// What one write to the log begins with.

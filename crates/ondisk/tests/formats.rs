@@ -8,8 +8,8 @@
 //! Fails: naming the structure or row, with what the code says.
 
 use ondisk::{
-    directory, features, identity, inode, label, log, medium, object_range, operation, pointer,
-    records, root, scrub, top_areas, versions, xattr,
+    directory, features, identity, inode, label, log, log_copies, medium, object_range, operation,
+    pointer, records, root, scrub, top_areas, versions, xattr,
 };
 use std::collections::BTreeMap;
 use std::mem::{offset_of, size_of};
@@ -57,7 +57,7 @@ fn structures() -> BTreeMap<String, Layout> {
             disk_index, disks_in_group, missing, raid_kind, role, rotational, medium,
             medium_unit_bytes, members, rebuilding, reserved_d, rebuilt_regions, bases, scrub,
             read_errors, write_errors, checksum_errors, sickness, reserved_c, replacement,
-            trusted_cp, away, settled, removed_blocks, removed, features, reserved_f
+            trusted_cp, away, settled, removed_blocks, removed, features, log_copies, reserved_f
         },
         features::FeatureSet { compatible, read_only_compatible, incompatible, names },
         features::FeatureName { class, bit, name },
@@ -66,6 +66,7 @@ fn structures() -> BTreeMap<String, Layout> {
             ended_nanoseconds, rate, active_seconds, repaired_data, repaired_checksums,
             repaired_parity, damaged, reserved_b
         },
+        log_copies::LogCopies { serial, count, whole },
         object_range::ObjectRangeDescriptor {
             magic, version, reserved_a, checksum, identity, size_blocks, blocks_per_object,
             reserved_b, created_nanoseconds, reserved_c
@@ -110,7 +111,7 @@ fn structures() -> BTreeMap<String, Layout> {
         top_areas::ListPage { items, reserved },
         log::LogHeader {
             magic, version, reserved_a, checksum, aggregate, log, incarnation, half_blocks,
-            notes_blocks, features, reserved_b
+            notes_blocks, features, copy, first_incarnation, reserved_b
         },
         log::LogBatch {
             magic, checksum, log, incarnation, sequence, block, cp, other_cp, other_sequence,

@@ -265,6 +265,7 @@ impl Watch {
 }
 
 /// Opens disks that are watched.
+#[derive(Clone)]
 pub struct WatchedOpener {
     /// Opens them.
     pub inner: Arc<dyn DiskOpener>,

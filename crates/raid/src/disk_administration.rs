@@ -11,6 +11,7 @@ use crate::patrol::{ScrubDone, ScrubOrder, UseQuery};
 use crate::request::{GrowDone, NewDisk, NewGroup, ReplaceDone, SyncDone};
 use crate::status::Status;
 use media::Zeroing;
+use ondisk::log_copies::LogCopies;
 use platform::Disk;
 use std::sync::Arc;
 use units::{DiskUuid, Timestamp};
@@ -73,6 +74,13 @@ pub trait DiskAdministration: Send + Sync {
 
     /// Asks something of the scrub. Answers when the labels say it.
     fn scrub(&self, order: ScrubOrder, wall: Timestamp, done: ScrubDone);
+
+    /// What the labels say of the copies of the log.
+    fn log_copies(&self) -> LogCopies;
+
+    /// Has the labels say which copies of the log have everything. Answers when they do. Of calls
+    /// that overlap the last one counts.
+    fn set_log_copies(&self, whole: &[u64], done: SyncDone);
 
     /// To be called several times a second, with the monotonic time and that of day: how fast
     /// background work may go, and does, is told by it.

@@ -17,6 +17,7 @@ use crate::request::{
 use crate::resizing::Resizing;
 use crate::status::Status;
 use media::{Device, Zeroing};
+use ondisk::log_copies::LogCopies;
 use platform::Disk;
 use std::any::Any;
 use std::sync::{Arc, Weak};
@@ -198,6 +199,14 @@ impl DiskAdministration for Store {
 
     fn scrub(&self, order: ScrubOrder, wall: Timestamp, done: ScrubDone) {
         self.patrol.order(order, wall, done);
+    }
+
+    fn log_copies(&self) -> LogCopies {
+        self.members.log_copies()
+    }
+
+    fn set_log_copies(&self, whole: &[u64], done: SyncDone) {
+        self.members.write_log_copies(whole, done);
     }
 
     fn tick(&self, monotonic_nanoseconds: u64, wall: Timestamp) {

@@ -137,7 +137,7 @@ fn wrong_fields_are_named() {
         |label| label.reserved_c[15] = 1,
         |label| label.reserved_d = U32::new(1),
         |label| label.reserved_e = U64::new(1),
-        |label| label.reserved_f[2663] = 1,
+        |label| label.reserved_f[2615] = 1,
     ];
     for change in reserved {
         let mut newer = example();

@@ -10,6 +10,7 @@ use crate::membership::group_state::GroupState;
 use crate::request::SyncDone;
 use media::MediaError;
 use ondisk::label::DiskLabel;
+use ondisk::log_copies::LogCopies;
 use ondisk::scrub::ScrubRecord;
 use platform::completion::gather;
 use platform::mutation::{self, Rule};
@@ -28,6 +29,30 @@ impl Members {
 
     /// Has the labels of the first group that is left say it of the scrub. Answers when they do.
     pub(crate) fn write_scrub_record(self: &Arc<Self>, record: ScrubRecord, done: SyncDone) {
+        self.write_head_labels(move |label| label.scrub = record, done);
+    }
+
+    /// What labels say of the copies of the log, or are to say next.
+    pub(crate) fn log_copies(&self) -> LogCopies {
+        self.state.lock().log_copies
+    }
+
+    /// Has the labels of the first group that is left say which copies of the log have everything.
+    /// Answers when they do.
+    pub(crate) fn write_log_copies(self: &Arc<Self>, whole: &[u64], done: SyncDone) {
+        let record = {
+            let mut state = self.state.lock();
+            state.log_copies = state.log_copies.next(whole);
+            state.log_copies
+        };
+        self.write_head_labels(move |label| label.log_copies = record, done);
+    }
+
+    fn write_head_labels(
+        self: &Arc<Self>,
+        change: impl Fn(&mut DiskLabel) + Copy + Send + 'static,
+        done: SyncDone,
+    ) {
         let head = self.layout().head();
         let devices = self.devices_of(head, GroupState::unused);
         let (members, places) = (Arc::clone(self), devices.clone());
@@ -40,7 +65,7 @@ impl Members {
             members.finish_sync(done);
         });
         for ((_, device), part) in devices.iter().zip(parts) {
-            device.update_label(|label| label.scrub = record, part);
+            device.update_label(change, part);
         }
     }
 
@@ -121,6 +146,7 @@ impl Members {
         if layout.head() == group {
             // It may not have been the first before.
             label.scrub = state.scrub;
+            label.log_copies = state.log_copies;
         }
     }
 

@@ -36,6 +36,7 @@ use crate::error::StoreError;
 use crate::layout::{DiskPlace, Geometry, Group, Layout};
 use crate::request::{FailureHook, SyncDone};
 use media::Device;
+use ondisk::log_copies::LogCopies;
 use ondisk::scrub::ScrubRecord;
 use platform::sync::Mutex;
 use std::sync::{Arc, Weak};
@@ -93,6 +94,8 @@ struct State {
     superblocks_under_way: usize,
     /// What the labels of the first group that is left say of the scrub, or are to say next.
     scrub: ScrubRecord,
+    /// What they say of the copies of the log, or are to say next.
+    log_copies: LogCopies,
     /// What every `sync` fails with, once it happened.
     failure: Option<StoreError>,
     /// Who is told of it.
@@ -111,6 +114,7 @@ impl Members {
         filler: Weak<dyn Fill>,
     ) -> Self {
         let scrub = told::newest_scrub(&layout, &groups);
+        let log_copies = told::newest_log_copies(&layout, &groups);
         let state = State {
             groups,
             points: lost::Points::default(),
@@ -118,6 +122,7 @@ impl Members {
             label_waiters: Vec::new(),
             superblocks_under_way: 0,
             scrub,
+            log_copies,
             failure: None,
             failure_hook: None,
             retired: Vec::new(),

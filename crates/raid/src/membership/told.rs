@@ -3,6 +3,7 @@
 use crate::layout::Layout;
 use crate::membership::group_state::GroupState;
 use ondisk::label::DiskLabel;
+use ondisk::log_copies::LogCopies;
 use ondisk::scrub::ScrubRecord;
 use units::DiskUuid;
 
@@ -41,13 +42,25 @@ impl Told {
 
 /// What the labels of the disks of the first group that is left say of the scrub.
 pub(crate) fn newest_scrub(layout: &Layout, groups: &[GroupState]) -> ScrubRecord {
-    let head = layout.head() as usize;
-    let first = layout.groups.get(head).zip(groups.get(head));
-    let records = first.into_iter().flat_map(|(group, disks)| {
-        let unused = disks.unused();
-        let devices = (0..group.members.len()).filter_map(move |at| group.device(at, unused));
-        devices.map(|device| device.label().scrub)
-    });
+    let records = head_labels(layout, groups).into_iter().map(|label| label.scrub);
     let record = records.max_by_key(|record| record.serial.get());
     record.unwrap_or_else(ScrubRecord::never)
+}
+
+/// What they say of the copies of the log.
+pub(crate) fn newest_log_copies(layout: &Layout, groups: &[GroupState]) -> LogCopies {
+    let records = head_labels(layout, groups).into_iter().map(|label| label.log_copies);
+    let record = records.max_by_key(|record| record.serial.get());
+    record.unwrap_or_else(LogCopies::first_alone)
+}
+
+fn head_labels(layout: &Layout, groups: &[GroupState]) -> Vec<DiskLabel> {
+    let head = layout.head() as usize;
+    let first = layout.groups.get(head).zip(groups.get(head));
+    let labels = first.into_iter().flat_map(|(group, disks)| {
+        let unused = disks.unused();
+        let devices = (0..group.members.len()).filter_map(move |at| group.device(at, unused));
+        devices.map(|device| device.label())
+    });
+    labels.collect()
 }

@@ -27,6 +27,7 @@ use media::{DATA_START, Device, MediaError, Profile, Zeroing, regions_of};
 use ondisk::features::FeatureSet;
 use ondisk::identity::REGION_BLOCKS;
 use ondisk::label::{DiskLabel, GROUP_DISKS_MAX, GROUPS_MAX, RaidKind};
+use ondisk::log_copies::LogCopies;
 use ondisk::pointer::BLOCK_NUMBER_MAX;
 use ondisk::scrub::ScrubRecord;
 use platform::Disk;
@@ -113,6 +114,7 @@ impl Resizing {
         Told::default().write_to(&mut common);
         common.rebuilt_regions = 0.into();
         common.scrub = ScrubRecord::new_zeroed();
+        common.log_copies = LogCopies::first_alone();
         // Nothing of the new disk's content uses what the member's does.
         common.features = FeatureSet::empty();
         common.reserved_f.fill(0);

@@ -1,0 +1,181 @@
+//! Opens a log that has copies: from one that has everything. The others join it again.
+//!
+//! A crash leaves whole copies that differ in what was on its way. So one of them is chosen, and
+//! it alone is recorded as whole before anything is replayed: what another copy has beyond it, no
+//! start will ever find.
+//!
+//! Invariants: of the whole copies the first is chosen in which nothing is known to be missing; a
+//! copy that is not recorded as whole is never read. Nothing is written to a copy that is not
+//! chosen. If a newer build wrote one of them, the log is refused.
+//!
+//! Fails: [`LogError`]: that of the copy from which most is to be hoped.
+
+use crate::copies::{Copies, LogDisk};
+use crate::headers::read_header;
+use crate::open::{Read, read_log};
+use crate::{CopyWitness, FormatDone, Log, LogError, LogIdentity, Record};
+use ondisk::log::LogHeader;
+use platform::mutation::{self, Rule};
+use platform::{Disk, DiskError};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use units::CpNumber;
+
+/// Where the copies of a log may be, and which of them have everything.
+pub struct Places {
+    /// The disks.
+    pub disks: Vec<Arc<dyn Disk>>,
+    /// The identities of the copies that have everything.
+    pub whole: Vec<u64>,
+    /// Who keeps that.
+    pub witness: Arc<dyn CopyWitness>,
+}
+
+/// A log that was opened from one of its copies.
+pub struct FoundCopies {
+    /// The log.
+    pub log: Log,
+    /// What is to be replayed, in the order of the appends.
+    pub records: Vec<Record>,
+    /// The disks that it was not opened from, with what is wrong with the log on them; nothing is
+    /// wrong with a copy of this log, whether it has everything or not.
+    pub others: Vec<(Arc<dyn Disk>, Result<(), LogError>)>,
+}
+
+/// Receives a log with copies.
+pub type CopiesDone = Box<dyn FnOnce(Result<FoundCopies, LogError>) + Send>;
+
+/// Opens a log from one of its copies, as [`Log::open`] does.
+///
+/// # Errors
+/// To `done`: no copy has everything and can be read.
+pub fn open_copies(places: Places, expected: LogIdentity, committed: CpNumber, done: CopiesDone) {
+    let Places { disks, whole, witness } = places;
+    let (unread, read) = (disks.into(), Vec::new());
+    Peeking { whole, witness, expected, committed, done, unread, read }.next();
+}
+
+/// Looks what a disk holds of a log, whether it has everything or not. Nothing is written.
+///
+/// # Errors
+/// To `done`: it is not a copy of this log.
+pub fn look(disk: &Arc<dyn Disk>, expected: LogIdentity, done: FormatDone) {
+    let looked = |header: Result<LogHeader, LogError>| done(header.map(|_| ()));
+    read_header(Arc::clone(disk), expected, Vec::new(), Box::new(looked));
+}
+
+type Peeked = (Arc<dyn Disk>, Result<LogHeader, LogError>);
+
+/// Reads the headers of all disks.
+struct Peeking {
+    whole: Vec<u64>,
+    witness: Arc<dyn CopyWitness>,
+    expected: LogIdentity,
+    committed: CpNumber,
+    done: CopiesDone,
+    unread: VecDeque<Arc<dyn Disk>>,
+    read: Vec<Peeked>,
+}
+
+impl Peeking {
+    fn next(mut self) {
+        let Some(disk) = self.unread.pop_front() else { return self.choose() };
+        let (source, expected) = (Arc::clone(&disk), self.expected);
+        let peeked = move |header| {
+            self.read.push((disk, header));
+            self.next();
+        };
+        read_header(source, expected, Vec::new(), Box::new(peeked));
+    }
+
+    fn choose(self) {
+        let newer = self.read.iter().find_map(|(_, header)| {
+            header.as_ref().err().filter(|error| matches!(error, LogError::NewerBuild { .. }))
+        });
+        if let Some(newer) = newer.cloned() {
+            return (self.done)(Err(newer));
+        }
+        let is_whole = |(_, header): &&Peeked| {
+            header.as_ref().is_ok_and(|header| {
+                self.whole.contains(&header.copy.get()) || mutation::broken(Rule::StaleCopyRead)
+            })
+        };
+        let candidates: VecDeque<Peeked> = self.read.iter().filter(is_whole).cloned().collect();
+        if candidates.is_empty() {
+            let error = most_hopeful(&self.read);
+            return (self.done)(Err(error));
+        }
+        Choosing { peeked: self, candidates, best: None, error: None }.next();
+    }
+}
+
+/// What to say if no disk has a copy with everything: the error after which the least is lost.
+fn most_hopeful(read: &[Peeked]) -> LogError {
+    let errors = read.iter().map(|(disk, header)| match header {
+        Ok(_) => LogError::StaleCopy { disk: disk.name().to_owned() },
+        Err(error) => error.clone(),
+    });
+    let error = errors.max_by_key(|error| match error {
+        LogError::Disk { .. } => 5,
+        LogError::TooSmall { .. } => 4,
+        LogError::StaleCopy { .. } => 3,
+        LogError::OtherLog { .. } | LogError::Header { .. } => 2,
+        LogError::OtherAggregate { .. } => 1,
+        _ => 0,
+    });
+    error.unwrap_or_else(|| LogError::NotALog { disk: "none".to_owned() })
+}
+
+/// Reads the copies that are recorded as whole, until one is.
+struct Choosing {
+    peeked: Peeking,
+    candidates: VecDeque<Peeked>,
+    /// The first of which something is missing, if no other is better.
+    best: Option<(Arc<dyn Disk>, Read)>,
+    error: Option<LogError>,
+}
+
+impl Choosing {
+    fn next(mut self) {
+        let Some((disk, Ok(header))) = self.candidates.pop_front() else { return self.finish() };
+        let (whole, witness) = (self.peeked.whole.clone(), Arc::clone(&self.peeked.witness));
+        let copies = Copies::of_one((header.copy.get(), Arc::clone(&disk)), whole, witness);
+        let on = LogDisk { disk: Arc::new(copies.clone()), copies: Some(copies) };
+        let (expected, committed) = (self.peeked.expected, self.peeked.committed);
+        let read = move |outcome: Result<Read, LogError>| match outcome {
+            Ok(read) if read.log.missing().is_none() => {
+                self.best = Some((disk, read));
+                self.finish();
+            }
+            Ok(read) => {
+                self.best.get_or_insert((disk, read));
+                self.next();
+            }
+            Err(error @ LogError::NewerBuild { .. }) => (self.peeked.done)(Err(error)),
+            Err(error) => {
+                self.error.get_or_insert(error);
+                self.next();
+            }
+        };
+        read_log(on, expected, committed, Box::new(read));
+    }
+
+    fn finish(self) {
+        let Self { peeked, best, error, .. } = self;
+        let Some((chosen, read)) = best else {
+            return (peeked.done)(Err(error.unwrap_or_else(|| most_hopeful(&peeked.read))));
+        };
+        let others = peeked.read.into_iter().filter(|(disk, _)| !Arc::ptr_eq(disk, &chosen));
+        let others = others.map(|(disk, header)| (disk, header.map(|_| ()))).collect();
+        let Some(copies) = read.log.copied().cloned() else {
+            unreachable!("it was opened as one with copies")
+        };
+        let settled = move |result: Result<(), DiskError>| match result {
+            Ok(()) => read.begin(Box::new(move |begun| {
+                (peeked.done)(begun.map(|(log, records)| FoundCopies { log, records, others }));
+            })),
+            Err(cause) => (peeked.done)(Err(cause.into())),
+        };
+        copies.settle(Box::new(settled));
+    }
+}

@@ -56,8 +56,9 @@ pub use jobs::{JobAction, JobChange, JobInfo, JobKind, JobName, JobState};
 pub use protection::Protection;
 pub use replies::{
     Activity, AggregateInfo, AggregateState, DamagedFile, DiskInfo, DiskLocated, DiskRole,
-    DiskState, Health, HealthCheck, Listener, MemoryConsumer, MemoryUse, MountInfo, Recovery,
-    Removal, Severity, SnapshotInfo, StatusReply, Synced, VolumeExports, VolumeInfo, VolumeState,
+    DiskState, Health, HealthCheck, JournalCopy, JournalCopyState, Listener, MemoryConsumer,
+    MemoryUse, MountInfo, Recovery, Removal, Severity, SnapshotInfo, StatusReply, Synced,
+    VolumeExports, VolumeInfo, VolumeState,
 };
 pub use requests::{
     AggregateAdd, AggregateCreate, DiskClear, DiskFail, DiskLocate, DiskReplace, DiskZero,

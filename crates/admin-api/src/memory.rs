@@ -367,6 +367,7 @@ impl Administration for MemoryAdministration {
             consistency_point_duration_ns: 0,
             log_size_bytes: 1 << 20,
             log_used_bytes: 0,
+            journal_copies: Vec::new(),
             repaired_blocks: 0,
             scrub: ScrubInfo { aggregate: request.name.clone(), ..ScrubInfo::default() },
             area_cleaning: true,

@@ -216,6 +216,9 @@ pub struct AggregateInfo {
     pub log_size_bytes: u64,
     /// How much of it the next consistency point will retire.
     pub log_used_bytes: u64,
+    /// The copies of its journal, those that should be there and are not included.
+    #[serde(default)]
+    pub journal_copies: Vec<JournalCopy>,
     /// Damaged blocks rebuilt from parity since the start.
     pub repaired_blocks: u64,
     /// Its last scrub, or the one under way.
@@ -228,6 +231,30 @@ pub struct AggregateInfo {
     pub leaving: Option<LeavingGroup>,
     /// Its disks.
     pub disks: Vec<DiskInfo>,
+}
+
+/// What a copy of a journal is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JournalCopyState {
+    /// It has everything.
+    Whole,
+    /// It is written like the others, and has everything with the next consistency point.
+    Joining,
+    /// It is not written.
+    Lost,
+}
+
+/// A copy of an aggregate's journal.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct JournalCopy {
+    /// Where it is: a file or a device.
+    pub name: String,
+    /// What it is.
+    pub state: JournalCopyState,
+    /// Why it is lost, if it is.
+    #[serde(default)]
+    pub cause: Option<String>,
 }
 
 /// A volume.

@@ -9,6 +9,7 @@ use crate::change::owed;
 use crate::engine::{Done, Engine};
 use crate::error::EngineError;
 use crate::features::{self, FeatureInUse};
+use crate::log_copies;
 use crate::served::{ServedVolume, VolumeKind};
 use crate::summary::{AggregateSummary, SnapshotSummary, VolumeSummary};
 use affinity::{Access, Outcome};
@@ -314,6 +315,12 @@ impl Engine {
         self.aggregates().iter().for_each(|aggregate| aggregate.parts.log.probe());
     }
 
+    /// Has the logs of all aggregates in service have a copy in each place, as far as that can be.
+    /// A place that fails is tried again later. It opens disks, so it may take a while.
+    pub fn mend_logs(&self) {
+        log_copies::mend_logs(self);
+    }
+
     /// All aggregates at a glance.
     #[must_use]
     pub fn aggregate_summaries(&self) -> Vec<AggregateSummary> {
@@ -334,6 +341,7 @@ impl Engine {
             last_cp_nanoseconds: aggregate.statistics.last_cp_nanoseconds.load(Relaxed),
             log_used_ratio: aggregate.parts.log.used_ratio(),
             log_failure: aggregate.parts.log.failure(),
+            log_copies: aggregate.parts.log.copies(),
             traditional: self.volumes().iter().any(|served| {
                 Arc::ptr_eq(&served.aggregate, aggregate)
                     && matches!(served.kind, VolumeKind::Traditional(_))

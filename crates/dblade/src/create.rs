@@ -6,6 +6,7 @@
 
 use crate::engine::{Done, Engine};
 use crate::error::EngineError;
+use crate::log_copies::open_log_on;
 use crate::served::VolumeKind;
 use affinity::{AffinityId, AffinityKind};
 use aggregate::{Aggregate, AggregateIdentity, BlockSide, LateJournal, Parts, format_block_side};
@@ -129,13 +130,15 @@ impl Engine {
             Err(cause) => return done(Err(EngineError::journal(&identity.name, &cause))),
         };
         let log_identity = LogIdentity { aggregate, log };
-        let this = Arc::clone(self);
+        let (this, engine) = (Arc::clone(self), Arc::clone(self));
+        let store: Arc<dyn ManagedStore> = Arc::new(store);
+        let labels = Arc::clone(&store);
         let same = Arc::clone(&disk);
         let opened =
             move |outcome: Result<(Log, Vec<nvlog::Record>), nvlog::LogError>| match outcome {
                 Ok((log, _)) => {
                     let parts = OpenParts {
-                        store: Arc::new(store),
+                        store,
                         journal,
                         identity,
                         log: Arc::new(log),
@@ -148,7 +151,10 @@ impl Engine {
                 Err(error) => done(Err(EngineError::journal(&identity.name, &error))),
             };
         let formatted = move |outcome: Result<(), nvlog::LogError>| match outcome {
-            Ok(()) => Log::open(&same, log_identity, CpNumber(0), Box::new(opened)),
+            Ok(()) => {
+                let cp = CpNumber(0);
+                open_log_on(&engine, &labels, vec![same], log_identity, cp, Box::new(opened));
+            }
             Err(error) => opened(Err(error)),
         };
         Log::format(&disk, log_identity, Box::new(formatted));

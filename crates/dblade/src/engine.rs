@@ -4,6 +4,7 @@
 //! up under a read lock held for the look-up alone.
 
 use crate::error::EngineError;
+use crate::mending::Mending;
 use crate::outages::Outages;
 use crate::served::ServedVolume;
 use crate::tending::SharedTending;
@@ -54,6 +55,21 @@ pub trait LogProvider: Send + Sync {
     /// # Errors
     /// Why it cannot be used.
     fn open(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, LogUnavailable>;
+
+    /// The places, if the log of an aggregate has a copy in each of several; none if there is but
+    /// one.
+    fn places(&self, aggregate: AggregateUuid) -> Vec<LogPlace> {
+        let _ = aggregate;
+        Vec::new()
+    }
+}
+
+/// One of several places of an aggregate's log.
+pub struct LogPlace {
+    /// The name that its disk has.
+    pub name: String,
+    /// Has the log there.
+    pub provider: Arc<dyn LogProvider>,
 }
 
 /// What becomes of an aggregate whose log is lost and needed.
@@ -110,6 +126,7 @@ pub struct Engine {
     inodes_max: u64,
     last_tick_cp: AtomicU64,
     pub(crate) tending: SharedTending,
+    pub(crate) mending: Arc<Mutex<Mending>>,
 }
 
 #[derive(Default)]
@@ -187,6 +204,7 @@ impl Engine {
             inodes_max,
             last_tick_cp: AtomicU64::new(configuration.clock.monotonic_nanoseconds()),
             tending: SharedTending::default(),
+            mending: Arc::default(),
             configuration,
         })
     }

@@ -51,6 +51,10 @@ pub(crate) const fn refusal(failure: &AggregateError) -> FsError {
     if failure.is_of_disks() { FsError::Offline } else { FsError::Io }
 }
 
+fn refusal_of(served: &ServedVolume) -> FsError {
+    served.aggregate.failure().as_ref().map_or(FsError::Io, refusal)
+}
+
 impl From<OperationStop> for Halt {
     fn from(stop: OperationStop) -> Self {
         match stop.fs_error() {
@@ -99,7 +103,7 @@ impl<P: Pointer> Host<P> {
 
     /// What clients are told of an aggregate that has failed.
     fn refusal(&self) -> FsError {
-        self.served.aggregate.failure().as_ref().map_or(FsError::Io, refusal)
+        refusal_of(&self.served)
     }
 
     /// Appends an operation's records to the log; the last one's position.
@@ -136,7 +140,7 @@ impl<P: Pointer> Host<P> {
         match position.filter(|_| durability == Durability::Logged) {
             None => done(Ok(reply)),
             Some(position) => {
-                let fronted = Arc::clone(&self.fronted);
+                let (fronted, served) = (Arc::clone(&self.fronted), Arc::clone(&self.served));
                 let before = fronted.front().given_up_count();
                 let durable = move |outcome: Result<(), DiskError>| {
                     let front = fronted.front();
@@ -144,7 +148,12 @@ impl<P: Pointer> Host<P> {
                     // needed any more then, and who waits for it is told that all is durable.
                     let is_gone = front.is_read_only()
                         || file.is_some_and(|file| front.has_given_up(file, before));
-                    done(if outcome.is_ok() && !is_gone { Ok(reply) } else { Err(FsError::Io) });
+                    done(match outcome {
+                        Ok(()) if !is_gone => Ok(reply),
+                        // Copies of the log fail with the disks whose labels name them.
+                        _ if served.aggregate.is_failed() => Err(refusal_of(&served)),
+                        _ => Err(FsError::Io),
+                    });
                 };
                 log.when_durable(position, Box::new(durable));
             }

@@ -21,6 +21,7 @@
 
 use crate::engine::{LogUnavailable, LostLog};
 use crate::error::EngineError;
+use crate::log_copies::{PROBED_BLOCKS, log_places, open_log_on};
 use crate::open::Opening;
 use nvlog::{Log, LogError, LogIdentity, Record};
 use platform::mutation::{self, Rule};
@@ -30,10 +31,6 @@ use std::fmt::Display;
 use std::sync::Arc;
 use units::{BlockRef, LogUuid, Timestamp};
 
-/// Blocks at the start of a disk that must be zero if a log is made on it: the places where file
-/// systems and other logs keep what says so.
-const PROBED_BLOCKS: usize = 64;
-
 /// Odd, so that different logs have different replacements.
 const IDENTITY_FACTOR: u128 = 0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835;
 
@@ -42,10 +39,19 @@ type Opened = Result<(Log, Vec<Record>), LogError>;
 impl Opening {
     /// Opens the log, or a new one in its place; then recovery goes on.
     pub fn open_log(self) {
-        match self.engine.configuration.logs.open(self.identity.aggregate) {
-            Ok(disk) => self.read_log(disk),
-            Err(LogUnavailable::Missing(cause)) => self.replace_log(None, &cause),
-            Err(LogUnavailable::Failed(cause)) => self.refuse_log(&cause),
+        let aggregate = self.identity.aggregate;
+        let (mut disks, mut missing, mut failed) = (Vec::new(), Vec::new(), Vec::new());
+        for place in log_places(&self.engine, aggregate) {
+            match place.open(aggregate) {
+                Ok(disk) => disks.push(disk),
+                Err(LogUnavailable::Missing(cause)) => missing.push(cause),
+                Err(LogUnavailable::Failed(cause)) => failed.push(cause),
+            }
+        }
+        match (disks.is_empty(), failed.is_empty()) {
+            (false, _) => self.read_log(disks, failed),
+            (true, true) => self.replace_log(None, &missing.join("; ")),
+            (true, false) => self.refuse_log(&failed.join("; ")),
         }
     }
 
@@ -54,8 +60,10 @@ impl Opening {
         self.give_up(error);
     }
 
-    fn read_log(mut self, disk: Arc<dyn Disk>) {
-        let same = Arc::clone(&disk);
+    /// `failed` is why other places cannot be read, which may have what these disks have not.
+    fn read_log(mut self, disks: Vec<Arc<dyn Disk>>, failed: Vec<String>) {
+        let same = disks.clone();
+        let (engine, store) = (Arc::clone(&self.engine), Arc::clone(&self.store));
         let (identity, committed) = (self.log_identity(), self.superblock.cp());
         let opened = move |outcome: Opened| match outcome {
             Ok(opened) => self.log_opened(opened),
@@ -63,17 +71,27 @@ impl Opening {
                 // That of a start that died.
                 self.identity.log = found;
                 self.lost_log = Some("a new one was begun at an earlier start".to_owned());
-                self.read_log(same);
+                self.read_log(same, failed);
             }
-            Err(error @ LogError::NotALog { .. }) => self.replace_if_blank(same, &error),
-            Err(error @ LogError::OtherLog { .. }) if self.is_needed() => {
-                let cause = elsewhere(&error, self.identity.log);
+            Err(error) if !failed.is_empty() => {
+                self.refuse_log(&format!("{error}; {}", failed.join("; ")));
+            }
+            Err(error) => self.log_not_opened(&same, &error),
+        };
+        open_log_on(&engine, &store, disks, identity, committed, Box::new(opened));
+    }
+
+    fn log_not_opened(self, disks: &[Arc<dyn Disk>], error: &LogError) {
+        let is_it = |disk: &&Arc<dyn Disk>| Some(disk.name()) == error.disk();
+        match (error, disks.iter().find(is_it).cloned()) {
+            (LogError::OtherLog { .. }, _) if self.is_needed() => {
+                let cause = elsewhere(error, self.identity.log);
                 self.refuse_log(&cause);
             }
-            Err(error) if is_lost(&error) => self.replace_log(Some(same), &error),
-            Err(error) => self.refuse_log(&error),
-        };
-        Log::open(&disk, identity, committed, Box::new(opened));
+            (LogError::NotALog { .. }, Some(disk)) => self.replace_if_blank(disk, error),
+            (error, Some(disk)) if is_lost(error) => self.replace_log(Some(disk), error),
+            (error, _) => self.refuse_log(error),
+        }
     }
 
     /// Whether the log may have what no consistency point has.
@@ -150,16 +168,21 @@ impl Opening {
             Err(cause) => return self.refuse_log(&cause),
         };
         let (same, identity) = (Arc::clone(&disk), self.log_identity());
-        let committed = self.superblock.cp();
+        // The labels may know copies of the old log, and this one has the place of one of them.
+        let copy = self.store.log_copies().whole().first().copied().unwrap_or(0);
+        let (engine, store, committed) =
+            (Arc::clone(&self.engine), Arc::clone(&self.store), self.superblock.cp());
         let opened = move |outcome: Opened| match outcome {
             Ok(opened) => self.log_opened(opened),
             Err(error) => self.refuse_log(&error),
         };
         let formatted = move |outcome: Result<(), LogError>| match outcome {
-            Ok(()) => Log::open(&same, identity, committed, Box::new(opened)),
+            Ok(()) => {
+                open_log_on(&engine, &store, vec![same], identity, committed, Box::new(opened));
+            }
             Err(error) => opened(Err(error)),
         };
-        Log::format(&disk, identity, Box::new(formatted));
+        Log::format_copy(&disk, identity, copy, Box::new(formatted));
     }
 }
 
@@ -174,5 +197,11 @@ fn elsewhere(error: &LogError, log: LogUuid) -> String {
 /// Whether the log of an aggregate is not to be had any more. Another aggregate's, or a newer
 /// build's, is no lost one, and a disk that fails may work tomorrow.
 const fn is_lost(error: &LogError) -> bool {
-    matches!(error, LogError::Header { .. } | LogError::OtherLog { .. } | LogError::Missing { .. })
+    matches!(
+        error,
+        LogError::Header { .. }
+            | LogError::OtherLog { .. }
+            | LogError::StaleCopy { .. }
+            | LogError::Missing { .. }
+    )
 }

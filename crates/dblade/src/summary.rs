@@ -1,6 +1,7 @@
 //! Aggregates, volumes and snapshots at a glance, as administrators see them.
 
 use aggregate::AggregateError;
+use nvlog::CopyStatus;
 use ondisk::records::ExportRuleRecord;
 use platform::DiskError;
 use std::sync::Arc;
@@ -32,6 +33,8 @@ pub struct AggregateSummary {
     pub log_used_ratio: f64,
     /// Why its log takes nothing any more, if it has failed.
     pub log_failure: Option<DiskError>,
+    /// Its log's copies, those that should be there and are not included.
+    pub log_copies: Vec<CopyStatus>,
     /// Its root is a user's.
     pub traditional: bool,
 }

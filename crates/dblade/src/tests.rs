@@ -2,8 +2,8 @@
 
 use crate::Tuning;
 use crate::{
-    AddDisks, Configuration, CreateAggregate, Engine, Joining, LogProvider, LogUnavailable,
-    LostLog, Recovery, Service, Tiering, TieringPolicy, VolumeRequest,
+    AddDisks, Configuration, CreateAggregate, Engine, Joining, LogPlace, LogProvider,
+    LogUnavailable, LostLog, Recovery, Service, Tiering, TieringPolicy, VolumeRequest,
 };
 use bytes::Bytes;
 use file_service::{
@@ -26,6 +26,7 @@ mod damage;
 mod features;
 mod frees;
 mod full;
+mod log_copies;
 mod lost_log;
 mod memory;
 mod outage;
@@ -56,6 +57,32 @@ impl LogProvider for Logs {
     fn open(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, LogUnavailable> {
         let own = self.0.open(&format!("log {aggregate:?}"));
         Ok(own.or_else(|_| self.0.open("log"))?)
+    }
+
+    /// Tests that want a second copy make its disk.
+    fn places(&self, _: AggregateUuid) -> Vec<LogPlace> {
+        let place = |name: &str| {
+            let provider = Arc::new(Place(self.0.clone(), name.to_owned()));
+            LogPlace { name: name.to_owned(), provider }
+        };
+        let has_copy = self.0.disk(LOG_COPY).is_some();
+        if has_copy { vec![place("log"), place(LOG_COPY)] } else { Vec::new() }
+    }
+}
+
+/// The disk of a log's second copy.
+const LOG_COPY: &str = "log copy";
+
+/// One of several places of a log.
+struct Place(SimulatedWorld, String);
+
+impl LogProvider for Place {
+    fn create(&self, _: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
+        self.0.open(&self.1).map_err(|error| error.to_string())
+    }
+
+    fn open(&self, _: AggregateUuid) -> Result<Arc<dyn Disk>, LogUnavailable> {
+        Ok(self.0.open(&self.1)?)
     }
 }
 

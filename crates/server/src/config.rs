@@ -9,7 +9,8 @@
 //!                                      # "object:/DIRECTORY?size=1TiB": disks of objects, made
 //!                                      # with this size if they are not there
 //! memory = "4GiB"                      # hard cap for the whole server; default 1GiB
-//! journal = "file:/var/lib/stroop/journal"   # default: STATE_DIR/journal
+//! journal = "file:/var/lib/stroop/journal"   # default: STATE_DIR/journal; a list of up to 3
+//!                                      # places is a copy in each: ["/dev/a", "/dev/b"]
 //! journal_size = "256MiB"              # of each aggregate's journal file; the default
 //! workers = 4                          # threads of the engine; default: one per processor
 //! disk_timeout = "30s"                 # a disk that does not answer so long has failed; the default
@@ -66,6 +67,8 @@ pub const DISK_TIMEOUT_SECONDS_DEFAULT: u64 = 30;
 pub const DISK_TIMEOUT_SECONDS_MIN: u64 = 2;
 /// Longest such time.
 pub const DISK_TIMEOUT_SECONDS_MAX: u64 = 3600;
+/// Places of journals: each is written with every change, and one survives the loss of two.
+pub const JOURNAL_PLACES_MAX: usize = 3;
 /// Largest file that is read as a configuration.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
@@ -84,6 +87,16 @@ pub enum Journal {
         /// The device.
         path: PathBuf,
     },
+}
+
+impl Journal {
+    /// The directory or device.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Directory { path, .. } | Self::Device { path } => path,
+        }
+    }
 }
 
 /// A pattern for disks.
@@ -110,8 +123,8 @@ pub struct Config {
     pub disks: Vec<DiskPattern>,
     /// Hard cap for the server's memory.
     pub memory: ByteSize,
-    /// Where journals are.
-    pub journal: Journal,
+    /// Where journals are: a copy of each in every place.
+    pub journals: Vec<Journal>,
     /// How long a request to a disk may take.
     pub disk_timeout_seconds: u64,
     /// Threads of the engine.
@@ -177,7 +190,7 @@ impl Config {
             name: node_name(&node)?,
             disks: disk_patterns(&node, base)?,
             memory: memory(&node)?,
-            journal: journal(&node, base, &state_directory)?,
+            journals: journals(&node, base, &state_directory)?,
             disk_timeout_seconds: disk_timeout(&node)?,
             workers: workers(&node)?,
             nfs: nfs(&listen)?,
@@ -251,16 +264,37 @@ fn memory(node: &Section<'_>) -> Result<ByteSize, ConfigError> {
     size(node, "memory", MEMORY_BYTES_DEFAULT, MEMORY_BYTES_MIN..=u64::MAX)
 }
 
-fn journal(
+fn journals(
     node: &Section<'_>,
     base: &Path,
     state_directory: &Path,
-) -> Result<Journal, ConfigError> {
+) -> Result<Vec<Journal>, ConfigError> {
     let limits = JOURNAL_BYTES_MIN..=JOURNAL_BYTES_MAX;
     let size = size(node, "journal_size", JOURNAL_BYTES_DEFAULT, limits)?;
-    let Some(text) = node.text("journal")? else {
-        return Ok(Journal::Directory { path: state_directory.join("journal"), size });
-    };
+    let places = node.text_or_texts("journal")?;
+    if places.is_empty() {
+        return Ok(vec![Journal::Directory { path: state_directory.join("journal"), size }]);
+    }
+    if places.len() > JOURNAL_PLACES_MAX {
+        let wrong = format!("{} places; at most {JOURNAL_PLACES_MAX} are used", places.len());
+        return Err(node.wrong("journal", &wrong));
+    }
+    let mut journals: Vec<Journal> = Vec::new();
+    for text in places {
+        let journal = journal(node, (base, text), size)?;
+        if journals.iter().any(|known| known.path() == journal.path()) {
+            return Err(node.wrong("journal", &format!("'{text}' is named twice")));
+        }
+        journals.push(journal);
+    }
+    Ok(journals)
+}
+
+fn journal(
+    node: &Section<'_>,
+    (base, text): (&Path, &str),
+    size: ByteSize,
+) -> Result<Journal, ConfigError> {
     match text.strip_prefix("file:") {
         Some("") => Err(node.wrong("journal", "no path after file:")),
         Some(path) => Ok(Journal::Directory { path: base.join(path), size }),

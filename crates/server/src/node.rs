@@ -28,6 +28,7 @@ use admin_server::Served;
 use dblade::{Configuration, Engine, LogProvider, Service, Tuning};
 use journals::Journals;
 use management::{AuditFailure, JournalPlaces, Management, Parts, Process, Waits};
+use platform::DiskOpener;
 use platform::linux::{DiskOpener as LinuxDiskOpener, IoEngineKind, SystemClock, SystemEntropy};
 use platform::watched::{Watch, WatchedOpener};
 use server::config::Config;
@@ -89,11 +90,17 @@ pub(crate) fn start(config: &Config, shutdown: &Shutdown) -> Result<Node, AdminE
     };
     let opener = LinuxDiskOpener::new(IoEngineKind::Automatic).map_err(failed)?;
     tracing::debug!(kind = ?opener.engine().kind(), "disk I/O");
-    let journals = Arc::new(Journals::new(config.journal.clone(), Arc::new(opener.clone())));
     let limit_nanoseconds = config.disk_timeout_seconds * NANOSECONDS_PER_SECOND;
     let watch = Watch::new(Arc::new(SystemClock), limit_nanoseconds);
-    // Not the journals: a journal that hangs holds its clients up, and is lost to nobody.
-    let files = WatchedOpener { inner: Arc::new(opener), watch: Arc::clone(&watch) };
+    let plain = Arc::new(opener);
+    let files = WatchedOpener { inner: Arc::clone(&plain) as _, watch: Arc::clone(&watch) };
+    // A journal in one place that hangs holds its clients up, and is lost to nobody. Of several
+    // copies one that hangs is done without.
+    let of_journals: Arc<dyn DiskOpener> = match config.journals.len() {
+        1 => plain,
+        _ => Arc::new(files.clone()),
+    };
+    let journals = Arc::new(Journals::new(&config.journals, of_journals));
     let openers = Openers::new(Arc::new(files), config)?;
     memory::keep_little(config.memory.0);
     let shares = Shares::of(config.memory.0);

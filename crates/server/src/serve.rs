@@ -60,11 +60,15 @@ fn serve_until_asked_to_stop(
 ) -> Result<(), AdminError> {
     let admin = AdminServer::start(&config.admin_socket, node.served())
         .map_err(|error| socket_error(config, &error))?;
-    match &config.journal {
-        Journal::Directory { path, size } => {
-            tracing::info!(path = %path.display(), %size, "journals are files in a directory");
+    for journal in &config.journals {
+        match journal {
+            Journal::Directory { path, size } => {
+                tracing::info!(path = %path.display(), %size, "journals are files in a directory");
+            }
+            Journal::Device { path } => {
+                tracing::info!(path = %path.display(), "journal is a device");
+            }
         }
-        Journal::Device { path } => tracing::info!(path = %path.display(), "journal is a device"),
     }
     let config_path = shell_word(&config.path.to_string_lossy());
     let next = format!("stroop --config {config_path} status");

@@ -11,7 +11,8 @@ use crate::table::{Column, Table};
 use crate::terminal::Terminal;
 use admin_api::{
     AdminError, Administration, AggregateAdd, AggregateCreate, AggregateInfo, AggregateOnline,
-    AggregateSet, Code, DiskState, GroupRemove, LeavingGroup, MapShow, Named, ScrubState, duration,
+    AggregateSet, Code, DiskState, GroupRemove, JournalCopy, JournalCopyState, LeavingGroup,
+    MapShow, Named, ScrubState, duration,
 };
 use units::ByteSize;
 
@@ -257,6 +258,20 @@ pub(super) fn table(aggregates: &[AggregateInfo]) -> Table {
     table
 }
 
+/// The copies of a journal, if it has, or should have, more than one.
+fn journal_copies(copies: &[JournalCopy]) -> Vec<String> {
+    let line = |copy: &JournalCopy| {
+        let state = match (copy.state, &copy.cause) {
+            (JournalCopyState::Whole, _) => "has everything".to_owned(),
+            (JournalCopyState::Joining, _) => "joins".to_owned(),
+            (JournalCopyState::Lost, None) => "lost".to_owned(),
+            (JournalCopyState::Lost, Some(cause)) => format!("lost: {cause}"),
+        };
+        format!("journal     {} {state}", copy.name)
+    };
+    if copies.len() > 1 { copies.iter().map(line).collect() } else { Vec::new() }
+}
+
 fn show(node: &dyn Administration, aggregate: &AggregateInfo) -> Result<Output, AdminError> {
     let features = node.aggregate_features(&Named { name: aggregate.name.clone() })?;
     let output = Output::of(&aggregate.name, aggregate)?;
@@ -333,10 +348,13 @@ fn head(aggregate: &AggregateInfo) -> Vec<String> {
             bytes(aggregate.log_used_bytes),
             bytes(aggregate.log_size_bytes)
         ),
+    ];
+    lines.extend(journal_copies(&aggregate.journal_copies));
+    lines.extend([
         format!("repaired    {}", count(aggregate.repaired_blocks, "block")),
         format!("scrub       {}", scrub::brief(&aggregate.scrub)),
         format!("areas       {}", area_cleaning_of(aggregate)),
-    ];
+    ]);
     let leaving = aggregate.leaving.iter().map(|group| leaving(group, aggregate.scrub.state));
     lines.extend(leaving.map(|group| format!("leaving     {group}")));
     lines.push(String::new());

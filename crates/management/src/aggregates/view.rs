@@ -10,11 +10,11 @@ use crate::node::OfflineAggregate;
 use crate::pace::{copied_percent, outlook};
 use crate::scrub;
 use admin_api::{
-    AdminError, AggregateInfo, AggregateState, Code, DiskInfo, DiskState, LeavingGroup, Protection,
-    RaidKind, ScrubInfo,
+    AdminError, AggregateInfo, AggregateState, Code, DiskInfo, DiskState, JournalCopy,
+    JournalCopyState, LeavingGroup, Protection, RaidKind, ScrubInfo,
 };
 use aggregate::Aggregate;
-use dblade::{AggregateSummary, Outage};
+use dblade::{AggregateSummary, CopyState, CopyStatus, Outage};
 use raid::{GroupStatus, MemberState, MemberStatus, ReplacementStatus};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -104,6 +104,7 @@ impl Aggregates {
             consistency_point_duration_ns: summary.last_cp_nanoseconds,
             log_size_bytes,
             log_used_bytes: (summary.log_used_ratio * log_size_bytes as f64) as u64,
+            journal_copies: summary.log_copies.iter().map(journal_copy).collect(),
             repaired_blocks: summary.status.counters.repaired_blocks,
             scrub: scrub::info(&summary.name, &summary.status.scrub, self.node.clock.wall()),
             area_cleaning: aggregate.cleans_areas(),
@@ -220,6 +221,15 @@ fn kind(groups: &[GroupStatus]) -> RaidKind {
     left(groups).next().map_or(RaidKind::None, |group| shown_kind(group.kind))
 }
 
+fn journal_copy(copy: &CopyStatus) -> JournalCopy {
+    let (state, cause) = match &copy.state {
+        CopyState::Whole => (JournalCopyState::Whole, None),
+        CopyState::Joining => (JournalCopyState::Joining, None),
+        CopyState::Lost(cause) => (JournalCopyState::Lost, Some(cause.clone())),
+    };
+    JournalCopy { name: copy.disk.clone(), state, cause }
+}
+
 pub(crate) fn empty(name: &str) -> AggregateInfo {
     AggregateInfo {
         name: name.to_owned(),
@@ -241,6 +251,7 @@ pub(crate) fn empty(name: &str) -> AggregateInfo {
         consistency_point_duration_ns: 0,
         log_size_bytes: 0,
         log_used_bytes: 0,
+        journal_copies: Vec::new(),
         repaired_blocks: 0,
         scrub: ScrubInfo { aggregate: name.to_owned(), ..ScrubInfo::default() },
         area_cleaning: false,

@@ -89,6 +89,7 @@ impl Recovery {
         if now.saturating_sub(last) >= PROBE_INTERVAL_NANOSECONDS {
             self.probed_nanoseconds.store(now, Ordering::Relaxed);
             self.node.engine.probe_logs();
+            self.node.engine.mend_logs();
         }
     }
 

@@ -7,6 +7,7 @@
 //! | `AGGR_OFFLINE` | an aggregate waits for disks, or could not be opened |
 //! | `AGGR_FAILED` | an aggregate went out of service since, for another reason |
 //! | `JOURNAL_FAILED` | the journal of an aggregate is gone or fails: nothing is acknowledged |
+//! | `JOURNAL_DEGRADED` | a copy of an aggregate's journal is not written; another one has everything |
 //! | `AGGR_DEGRADED` | a disk is gone; data is complete, and how many more may go |
 //! | `AGGR_FULL` | hardly any free space is left in an aggregate |
 //! | `DISK_UNREADABLE` | a disk that the configuration names could not be read at the start |
@@ -27,7 +28,7 @@ use crate::pace::{copying, errors_of, more_may_fail, rebuilding};
 use crate::ports::AuditFailure;
 use admin_api::{
     Activity, AggregateInfo, AggregateState, DamagedFile, DiskInfo, DiskState, HealthCheck,
-    MountInfo, RaidKind, Severity, Time, VolumeInfo, VolumeState,
+    JournalCopyState, MountInfo, RaidKind, Severity, Time, VolumeInfo, VolumeState,
 };
 use aggregate::AggregateError;
 use dblade::{AggregateSummary, Outage, ServedVolume};
@@ -125,6 +126,31 @@ fn journal_back(name: &str, journal: &str) -> String {
     )
 }
 
+/// What is wrong with copies of the journal, and what to do.
+fn lost_copies(info: &AggregateInfo) -> Option<(String, String)> {
+    let copies = &info.journal_copies;
+    let lost: Vec<_> = copies.iter().filter(|copy| copy.state == JournalCopyState::Lost).collect();
+    let names: Vec<&str> = lost.iter().map(|copy| copy.name.as_str()).collect();
+    let causes: Vec<String> = lost
+        .iter()
+        .map(|copy| format!("{}: {}", copy.name, copy.cause.as_deref().unwrap_or_default()))
+        .collect();
+    let whole = copies.len() - lost.len();
+    (!lost.is_empty()).then(|| {
+        let message = format!(
+            "its journal has {whole} of {} copies, and everything is acknowledged as before; {}",
+            copies.len(),
+            causes.join("; ")
+        );
+        let action = format!(
+            "bring {} back: it is taken back within seconds; or name another place under [node] \
+             journal, and start the server again",
+            names.join(", ")
+        );
+        (message, action)
+    })
+}
+
 /// Checks of an aggregate that was opened; `journal` says in words where its journal is.
 pub(crate) fn check_aggregate(
     info: &AggregateInfo,
@@ -152,6 +178,11 @@ pub(crate) fn check_aggregate(
         let message = format!("its journal has failed, and nothing is acknowledged: {cause}");
         let action = journal_back(&info.name, journal);
         add_with(Vec::new(), "JOURNAL_FAILED", Severity::Error, message, &action);
+    }
+    if let (None, None, Some((message, action))) =
+        (&summary.failure, &summary.log_failure, lost_copies(info))
+    {
+        add_with(Vec::new(), "JOURNAL_DEGRADED", Severity::Warning, message, &action);
     }
     if info.state == AggregateState::Degraded {
         let is_rebuild = |filling: &&FillingStatus| filling.way != FillingWay::Copy;
@@ -503,6 +534,7 @@ mod tests {
             last_cp_nanoseconds: 1,
             log_used_ratio: 0.0,
             log_failure: None,
+            log_copies: Vec::new(),
             traditional: false,
         };
         (info, summary)

@@ -117,6 +117,14 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// One text, or a list of texts; empty if the key is not there.
+    pub(super) fn text_or_texts(&self, key: &str) -> Result<Vec<&'a str>, ConfigError> {
+        match self.get(key).map(Spanned::get_ref) {
+            Some(DeValue::String(text)) => Ok(vec![text.as_ref()]),
+            _ => self.texts(key),
+        }
+    }
+
     pub(super) fn boolean(&self, key: &str) -> Result<Option<bool>, ConfigError> {
         match self.get(key).map(Spanned::get_ref) {
             None => Ok(None),

@@ -39,7 +39,7 @@ grace = "2m"
     assert_eq!(config.disks[1], DiskPattern::Files("/etc/stroop/disks/*.img".to_owned()));
     assert_eq!(config.memory, ByteSize(4 << 30));
     let journal = Journal::Directory { path: "/fast/journal".into(), size: ByteSize(1 << 30) };
-    assert_eq!(config.journal, journal);
+    assert_eq!(config.journals, [journal]);
     assert_eq!(config.workers, 3);
     assert_eq!(config.nfs, Some("[::]:2049".parse().unwrap()));
     assert_eq!(config.admin_socket, Path::new("/srv/stroop/admin.sock"));
@@ -55,7 +55,7 @@ fn an_empty_file_is_all_defaults() {
     assert_eq!(config.nfs, None);
     assert_eq!((config.nfs_rpcbind, config.nfs_grace_seconds), (false, 90));
     assert!(config.disks.is_empty() && config.workers >= 1 && !config.name.is_empty());
-    assert!(matches!(config.journal, Journal::Directory { path, .. }
+    assert!(matches!(&*config.journals, [Journal::Directory { path, .. }]
         if path == Path::new("/var/lib/stroop/journal")));
 }
 
@@ -86,6 +86,14 @@ fn values_that_make_no_sense_are_named_with_their_line() {
         "line 2: node.disks: a list of texts in quotes is expected: [\"a\", \"b\"]",
     );
     fails("[node]\ndisks = [\n\"file:\"]", "line 2: node.disks: an empty pattern");
+    fails(
+        "[node]\njournal = [\"/dev/a\", \"/dev/a\"]",
+        "line 2: node.journal: '/dev/a' is named twice",
+    );
+    fails(
+        "[node]\njournal = [\"a\", \"b\", \"c\", \"d\"]",
+        "line 2: node.journal: 4 places; at most 3 are used",
+    );
     fails("[node]\njournal = \"file:\"", "line 2: node.journal: no path after file:");
     let ranges = |text: &str| parse(&format!("[node]\ndisks = [\"{text}\"]"));
     let error = ranges("s3://key:secret@bucket/x").unwrap_err().to_string();

@@ -1,4 +1,5 @@
-//! Where the logs of aggregates are: a file for each in a directory, or one device.
+//! Where the logs of aggregates are: a file for each in a directory, or one device; or a copy in
+//! each of several such places.
 //!
 //! Invariants:
 //! - A journal file is called by its aggregate's identity, so that aggregates of one name, or one
@@ -14,7 +15,7 @@
 //! others decide.
 
 use crate::directory::make_directory;
-use dblade::{LogProvider, LogUnavailable};
+use dblade::{LogPlace, LogProvider, LogUnavailable};
 use management::{JournalPlaces, Patience};
 use platform::privacy::{self, PRIVATE_FILE_MODE, make_private};
 use platform::{Disk, DiskOpener};
@@ -33,14 +34,81 @@ const PROBED_BLOCKS: usize = 64;
 
 /// The journals of a node.
 pub(crate) struct Journals {
-    place: Journal,
-    opener: Arc<dyn DiskOpener>,
+    places: Vec<Arc<Place>>,
 }
 
 impl Journals {
     /// Journals where the configuration says.
-    pub(crate) fn new(place: Journal, opener: Arc<dyn DiskOpener>) -> Self {
-        Self { place, opener }
+    pub(crate) fn new(places: &[Journal], opener: Arc<dyn DiskOpener>) -> Self {
+        let place =
+            |place: &Journal| Arc::new(Place { place: place.clone(), opener: Arc::clone(&opener) });
+        Self { places: places.iter().map(place).collect() }
+    }
+}
+
+impl LogProvider for Journals {
+    /// In the first place where it can be.
+    fn create(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
+        let mut causes = Vec::new();
+        for place in &self.places {
+            match place.create(aggregate) {
+                Ok(disk) => return Ok(disk),
+                Err(cause) => causes.push(cause),
+            }
+        }
+        Err(causes.join("; "))
+    }
+
+    fn open(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, LogUnavailable> {
+        let none = || LogUnavailable::Failed("no place is configured".to_owned());
+        self.places.first().ok_or_else(none)?.open(aggregate)
+    }
+
+    fn places(&self, aggregate: AggregateUuid) -> Vec<LogPlace> {
+        let place = |place: &Arc<Place>| LogPlace {
+            name: place.path(&aggregate).to_string_lossy().into_owned(),
+            provider: Arc::clone(place) as Arc<dyn LogProvider>,
+        };
+        if self.places.len() > 1 { self.places.iter().map(place).collect() } else { Vec::new() }
+    }
+}
+
+impl JournalPlaces for Journals {
+    fn title(&self, aggregate: &AggregateUuid) -> String {
+        let titles: Vec<String> = self.places.iter().map(|place| place.title(aggregate)).collect();
+        titles.join(" and ")
+    }
+
+    fn await_free(&self, aggregate: &AggregateUuid, patience: &Patience) {
+        for place in &self.places {
+            if let Some(path) = place.path(aggregate).to_str() {
+                drop(patience.open(&*place.opener, path));
+            }
+        }
+    }
+}
+
+/// One place of journals.
+struct Place {
+    place: Journal,
+    opener: Arc<dyn DiskOpener>,
+}
+
+impl Place {
+    /// Where the journal of an aggregate is.
+    fn path(&self, aggregate: &AggregateUuid) -> PathBuf {
+        match &self.place {
+            Journal::Directory { path, .. } => Self::file(path, aggregate),
+            Journal::Device { path } => path.clone(),
+        }
+    }
+
+    fn title(&self, aggregate: &AggregateUuid) -> String {
+        let path = self.path(aggregate);
+        match &self.place {
+            Journal::Directory { .. } => format!("journal file {}", path.display()),
+            Journal::Device { .. } => format!("journal device {}", path.display()),
+        }
     }
 
     fn file(directory: &Path, aggregate: &AggregateUuid) -> PathBuf {
@@ -67,7 +135,7 @@ impl Journals {
     }
 }
 
-impl LogProvider for Journals {
+impl LogProvider for Place {
     fn create(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
         let path = match &self.place {
             Journal::Directory { path, size } => {
@@ -108,27 +176,6 @@ impl LogProvider for Journals {
             Journal::Device { path } => self.open_private(path),
         }
         .map_err(LogUnavailable::Failed)
-    }
-}
-
-impl JournalPlaces for Journals {
-    fn title(&self, aggregate: &AggregateUuid) -> String {
-        match &self.place {
-            Journal::Directory { path, .. } => {
-                format!("journal file {}", Self::file(path, aggregate).display())
-            }
-            Journal::Device { path } => format!("journal device {}", path.display()),
-        }
-    }
-
-    fn await_free(&self, aggregate: &AggregateUuid, patience: &Patience) {
-        let path = match &self.place {
-            Journal::Directory { path, .. } => Self::file(path, aggregate),
-            Journal::Device { path } => path.clone(),
-        };
-        if let Some(path) = path.to_str() {
-            drop(patience.open(&*self.opener, path));
-        }
     }
 }
 
@@ -191,7 +238,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("journal");
         let size = ByteSize(1 << 20);
-        let journals = Journals::new(Journal::Directory { path: path.clone(), size }, opener());
+        let journals = Journals::new(&[Journal::Directory { path: path.clone(), size }], opener());
         let disk = journals.create(AggregateUuid([7; 16])).unwrap();
         assert_eq!(disk.size_blocks(), 256);
         drop(disk);
@@ -212,10 +259,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("my journal");
         let size = ByteSize(1 << 20);
-        let journals = Journals::new(Journal::Directory { path: path.clone(), size }, opener());
+        let journals = Journals::new(&[Journal::Directory { path: path.clone(), size }], opener());
         let aggregate = AggregateUuid([7; 16]);
         drop(journals.create(aggregate).unwrap());
-        let file = Journals::file(&path, &aggregate);
+        let file = Place::file(&path, &aggregate);
         let mode = |mode| {
             std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
         };
@@ -234,7 +281,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("device");
         platform::linux::create_file_disk(&path, 1 << 20).unwrap();
-        let journals = Journals::new(Journal::Device { path: path.clone() }, opener());
+        let journals = Journals::new(&[Journal::Device { path: path.clone() }], opener());
         drop(journals.create(AggregateUuid([7; 16])).unwrap());
         let mut content = vec![0; 1 << 20];
         content[5000] = 1;

@@ -116,3 +116,47 @@ fn regression_a_journal_that_is_gone_is_a_health_error_without_a_write() {
     assert!(status.contains("bring journal file"), "{status}");
     drop(server);
 }
+
+/// The configuration names two places: either may fail, and the server goes on.
+#[test]
+fn a_journal_in_two_places_survives_the_loss_of_one() {
+    let (place, server) = Place::with_volume();
+    let (first, other) = (journal(&place), place.path("other"));
+    server.stop();
+    let config = fs::read_to_string(place.path("stroop.toml")).unwrap();
+    let place_line = format!("/journal\", \"file:{}\"]", other.display());
+    let config = config.replacen("journal = \"", "journal = [\"", 1);
+    let config = config.replacen("/journal\"", &place_line, 1);
+    fs::write(place.path("stroop.toml"), config).unwrap();
+    let server = place.serve();
+    let states = || {
+        let shown = place.json(&["aggr", "show", "a1"]);
+        let copies = shown["journal_copies"].as_array().unwrap().clone();
+        let state = |copy: &serde_json::Value| copy["state"].as_str().unwrap().to_owned();
+        copies.iter().map(state).collect::<Vec<_>>()
+    };
+    while states() != ["whole", "whole"] {}
+    // A copy is gone, and a directory keeps it from being made anew.
+    let away = place.path("away");
+    fs::rename(&first, &away).unwrap();
+    fs::create_dir(&first).unwrap();
+    while place.check_codes() != ["JOURNAL_DEGRADED"] {}
+    let status = text(&place.stroop(&["status"]).stdout);
+    let told = "1 of 2 copies, and everything is acknowledged";
+    assert!(status.contains(told) && status.contains("taken back within seconds"), "{status}");
+    let (mut client, root) = connect(&place);
+    let more = fill(&mut client, &root, 2);
+    fs::remove_dir(&first).unwrap();
+    fs::rename(&away, &first).unwrap();
+    while states() != ["whole", "whole"] {}
+    assert!(place.check_codes().is_empty());
+    server.kill();
+    // What was acknowledged is in either copy.
+    let copy = other.join(first.file_name().unwrap());
+    fs::remove_file(&copy).unwrap();
+    let server = place.serve();
+    check_all(&place, &more);
+    while states() != ["whole", "whole"] {}
+    assert!(copy.exists());
+    server.stop();
+}

@@ -23,6 +23,7 @@ pub(crate) fn summary(name: &str, identity: AggregateUuid) -> AggregateSummary {
         last_cp_nanoseconds: 1,
         log_used_ratio: 0.0,
         log_failure: None,
+        log_copies: Vec::new(),
         traditional: false,
     }
 }

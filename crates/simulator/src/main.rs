@@ -118,6 +118,9 @@ struct HowArguments {
     /// read.
     #[arg(long)]
     log_faults: bool,
+    /// In every life without a fault of the log it has two copies, one of which goes and returns.
+    #[arg(long)]
+    log_copies: bool,
     /// In every life an operator manages the node: volumes, snapshots and the like are made and
     /// changed by calls of an administrator.
     #[arg(long, conflicts_with = "front_end")]
@@ -154,6 +157,7 @@ impl HowArguments {
             neighbours: self.neighbours,
             kills: self.kills,
             log_faults: self.log_faults,
+            log_copies: self.log_copies,
             operator: self.operator,
             lacking: self.lacking,
             reduction: self.reduced.clone(),

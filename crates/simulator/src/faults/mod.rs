@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | [`losses`] | disks that go, come back and are replaced |
 //! | [`lacking`] | which lives end with features that the build lacks |
+//! | [`log_copies`] | one of two copies of the log goes and comes back |
 //! | [`log_faults`] | the log's disk hangs, rots, loses writes |
 //! | [`slots`] | superblock slots that cannot be read at a start |
 //! | [`damage`] | blocks that cannot be read, and no parity |
@@ -15,6 +16,7 @@
 
 pub mod damage;
 pub mod lacking;
+pub mod log_copies;
 pub mod log_faults;
 pub mod losses;
 pub mod sickness;

@@ -56,7 +56,9 @@ impl Life<'_> {
     fn is_faultless(&self) -> bool {
         let plan = &self.machine.plan;
         let is_whole = plan.fault.is_none() && plan.lost_disks.is_empty() && !plan.has_outages;
-        let is_well = !self.machine.damages.is_any() && !self.log_faults.is_any();
+        let is_well = !self.machine.damages.is_any()
+            && !self.log_faults.is_any()
+            && !self.log_copies.is_any();
         is_whole && is_well && !self.neighbours.is_any() && !self.removals.has_begun
     }
 

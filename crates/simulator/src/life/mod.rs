@@ -23,12 +23,14 @@ use crate::checks::media::check_media;
 use crate::checks::space::{check_lost, check_promises};
 use crate::faults::damage::check_damage;
 use crate::faults::lacking::Lacking;
+use crate::faults::log_copies::LogCopies;
 use crate::faults::log_faults::LogFaults;
 use crate::faults::losses::Losses;
 use crate::faults::sickness::{ErrorsKept, check_health};
 use crate::faults::slots::SlotFaults;
 use crate::machine::Machine;
 use crate::machine::cut::Cut;
+use crate::machine::logs::LOG_COPY;
 use crate::management::growth::Growing;
 use crate::management::online_check::OnlineCheck;
 use crate::management::removal::Removals;
@@ -69,6 +71,7 @@ struct Life<'a> {
     losses: Losses,
     /// What is wrong with the log's disk.
     log_faults: LogFaults,
+    log_copies: LogCopies,
     /// Superblock slots that cannot be read at a start.
     slots: SlotFaults,
     /// What was known of the disks before a clean stop.
@@ -128,7 +131,11 @@ impl<'a> Life<'a> {
         let neighbours = Neighbours::choose(seed, lives, &mut plan);
         trace.note(format!("seed {seed}: {plan}"));
         let log_faults = LogFaults::choose(seed, lives, &plan);
+        let log_copies = LogCopies::choose(seed, lives, &plan, log_faults.is_any());
         let machine = Machine::new(seed, reduction.salt, plan, trace);
+        if log_copies.is_any() {
+            machine.world.add_disk(LOG_COPY, machine.plan.log_blocks);
+        }
         let slots = SlotFaults::choose(seed, lives, &machine.plan);
         Self {
             machine,
@@ -144,6 +151,7 @@ impl<'a> Life<'a> {
             kills: Kills::new(seed, lives),
             losses: Losses::default(),
             log_faults,
+            log_copies,
             slots,
             errors: ErrorsKept::default(),
             growing: Growing::default(),
@@ -278,6 +286,7 @@ impl<'a> Life<'a> {
         }
         self.tierings.rest_for_days(&mut self.machine)?;
         self.machine.consistency_point()?;
+        self.log_copies.rest(&mut self.machine)?;
         let Self { machine, losses, .. } = self;
         machine.drive_until("a lost disk", |machine| !losses.has_recent(machine))?;
         check_damage(machine, &self.tenants)?;

@@ -56,6 +56,7 @@ impl Life<'_> {
             self.machine.start();
             self.online_check.forget();
             self.log_faults.damage(&mut self.machine);
+            self.log_copies.begin_start(&mut self.machine);
             self.slots.begin(&mut self.machine, self.removals.has_begun);
             let opened = self.machine.open_aggregate();
             let is_cut = (self.events.chance(20) || self.kills.cuts_recovery()) && cuts < cuts_max;

@@ -55,6 +55,7 @@ impl Life<'_> {
                 _ => is_busy |= self.machine.step(),
             }
             self.log_faults.hang(&mut self.machine);
+            self.log_copies.change(&mut self.machine);
             if self.removals.is_under_way() {
                 self.online_check.give_up(&self.machine);
             }

@@ -2,7 +2,7 @@
 //! what the engine knows of them.
 
 use super::Machine;
-use super::logs::{LOG_DISK, is_neighbours};
+use super::logs::{is_log, is_neighbours};
 use crate::seed::choices::Choices;
 use ondisk::label::DiskLabel;
 use platform::Disk;
@@ -49,9 +49,8 @@ impl Machine<'_> {
     /// The aggregate's disks that are there, replaced ones as well.
     #[must_use]
     pub fn disks(&self) -> Vec<Arc<dyn Disk>> {
-        let is_ours = |name: &str| {
-            name != LOG_DISK && !is_neighbours(name) && !self.disks.gone.contains(name)
-        };
+        let is_ours =
+            |name: &str| !is_log(name) && !is_neighbours(name) && !self.disks.gone.contains(name);
         let names = self.world.disk_names().into_iter().filter(|name| is_ours(name));
         let labelled = names.filter(|name| self.is_labelled(name));
         labelled

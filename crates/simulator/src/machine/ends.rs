@@ -2,7 +2,7 @@
 
 use super::Machine;
 use super::cut::{choose_fate, phase_name};
-use super::logs::LOG_DISK;
+use super::logs::is_log;
 use crate::seed::choices::Choices;
 use aggregate::Phase;
 use platform::simulated::{Fate, SimulatedWorld};
@@ -36,7 +36,7 @@ impl Machine<'_> {
         if let Some(phase) = phase {
             self.trace.meet(phase_name(phase));
         }
-        if pending.iter().any(|io| &*io.disk == LOG_DISK) {
+        if pending.iter().any(|io| is_log(&io.disk)) {
             self.trace.meet("cut: with a log write under way");
         }
         self.count_stores();

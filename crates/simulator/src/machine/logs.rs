@@ -3,7 +3,7 @@
 //!
 //! Invariants: whatever belongs to a neighbour has a name that [`is_neighbours`] knows.
 
-use dblade::{LogProvider, LogUnavailable};
+use dblade::{LogPlace, LogProvider, LogUnavailable};
 use platform::Disk;
 use platform::disk::DiskOpener;
 use platform::simulated::SimulatedWorld;
@@ -14,8 +14,16 @@ use units::AggregateUuid;
 
 /// The name of the log's disk.
 pub const LOG_DISK: &str = "log";
+/// The name of the disk of the log's second copy, in lives that have one.
+pub const LOG_COPY: &str = "log copy";
 /// How names begin of all that belongs to a neighbour.
 const PREFIX: &str = "beside";
+
+/// Whether a disk holds the first aggregate's log, or a copy of it.
+#[must_use]
+pub fn is_log(name: &str) -> bool {
+    name == LOG_DISK || name == LOG_COPY
+}
 
 /// Whether a disk, aggregate or volume of this name is a neighbour's.
 #[must_use]
@@ -72,5 +80,29 @@ impl LogProvider for Logs {
     fn open(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, LogUnavailable> {
         let name = self.1.lock().find(&aggregate);
         Ok(self.0.open(name.as_deref().unwrap_or(LOG_DISK))?)
+    }
+
+    fn places(&self, aggregate: AggregateUuid) -> Vec<LogPlace> {
+        if self.0.disk(LOG_COPY).is_none() || self.1.lock().find(&aggregate).is_some() {
+            return Vec::new();
+        }
+        let place = |name: &str| {
+            let provider = Arc::new(Place(self.0.clone(), name.to_owned()));
+            LogPlace { name: name.to_owned(), provider }
+        };
+        vec![place(LOG_DISK), place(LOG_COPY)]
+    }
+}
+
+/// One of the places of a log with copies.
+struct Place(SimulatedWorld, String);
+
+impl LogProvider for Place {
+    fn create(&self, _: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
+        self.0.open(&self.1).map_err(|error| error.to_string())
+    }
+
+    fn open(&self, _: AggregateUuid) -> Result<Arc<dyn Disk>, LogUnavailable> {
+        Ok(self.0.open(&self.1)?)
     }
 }

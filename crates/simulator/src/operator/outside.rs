@@ -5,7 +5,7 @@
 //! file that the kernel locks.
 
 use crate::machine::Machine;
-use crate::machine::logs::{LOG_DISK, Logs, is_neighbours};
+use crate::machine::logs::{LOG_DISK, Logs, is_log, is_neighbours};
 use admin_api::{
     AdminError, Code, ExportRule, Listener, MemoryUse, MountCreate, MountInfo, MountRemove,
 };
@@ -77,7 +77,7 @@ impl DiskOpener for Disks {
 impl DiskSource for Disks {
     fn names(&self) -> Vec<String> {
         let names = self.world.disk_names();
-        let names = names.iter().filter(|name| &***name != LOG_DISK && !is_neighbours(name));
+        let names = names.iter().filter(|name| !is_log(name) && !is_neighbours(name));
         names.map(|name| name.to_string()).collect()
     }
 

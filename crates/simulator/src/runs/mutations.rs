@@ -107,7 +107,10 @@ pub fn lives_of(rule: Rule) -> Lives {
             | Rule::CompatibleBitDropped
             | Rule::RefusedStartWrites
     );
-    Lives { front_end, operator, mix, losing, wide, damaged, lacking, ..Lives::default() }
+    let log_copies =
+        matches!(rule, Rule::LogCopyTrusted | Rule::JoiningCopyTrusted | Rule::StaleCopyRead);
+    let lives = Lives { front_end, operator, mix, losing, wide, ..Lives::default() };
+    Lives { damaged, lacking, log_copies, ..lives }
 }
 
 /// Breaks one rule, and lives seeds until one finds something.

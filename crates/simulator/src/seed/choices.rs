@@ -27,6 +27,8 @@ pub enum Purpose {
     Kills = 7,
     /// What is wrong with the log's disk.
     LogFaults = 8,
+    /// The disks of the log's copies.
+    LogCopies = 15,
     /// How the clock of day is set.
     Clock = 9,
     /// Clients of a front end, and the network between.

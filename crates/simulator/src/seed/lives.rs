@@ -58,6 +58,9 @@ pub struct Lives {
     pub kills: bool,
     /// Whether the log's disk has a fault, in every life in which no other has.
     pub log_faults: bool,
+    /// Whether the log has two copies, one of which goes at times, in every life in which the log
+    /// has no fault.
+    pub log_copies: bool,
     /// Whether an operator manages the node, in every life, with volumes and calls of its own.
     pub operator: bool,
     /// Whether each life that may ends with features that the build lacks.

@@ -1,4 +1,5 @@
-//! Mounting and unmounting: by the kernel for root, by `fusermount3` for others.
+//! Mounting and unmounting: by the kernel for root and for who has its capability to mount (the
+//! user of the service), by `fusermount3` for others.
 //!
 //! Fails: [`MountError`]; a mountpoint is looked at before anything is mounted, so that the error
 //! says what is wrong with it.
@@ -14,6 +15,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
     recvmsg, socketpair,
 };
+use rustix::thread::{CapabilitySet, CapabilitySets};
 use std::ffi::CString;
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -131,14 +133,20 @@ pub(crate) fn mount(
     options: &MountOptions,
     transfer_bytes: u32,
 ) -> Result<Device, MountError> {
-    let is_root = rustix::process::geteuid().is_root();
-    let allow_other = options.allow_other.unwrap_or(is_root);
+    let may_mount = may_mount();
+    let allow_other = options.allow_other.unwrap_or(may_mount);
     let common = common_options(allow_other, transfer_bytes);
-    if is_root {
-        mount_as_root(path, options, &common)
+    if may_mount {
+        mount_by_kernel(path, options, &common)
     } else {
         mount_by_helper(path, options, &common)
     }
+}
+
+/// Whether the kernel mounts for this process: it is root, or a service with the capability.
+fn may_mount() -> bool {
+    let is_able = |sets: CapabilitySets| sets.effective.contains(CapabilitySet::SYS_ADMIN);
+    rustix::process::geteuid().is_root() || rustix::thread::capabilities(None).is_ok_and(is_able)
 }
 
 /// Options that both ways understand.
@@ -147,7 +155,11 @@ fn common_options(allow_other: bool, transfer_bytes: u32) -> String {
     format!("default_permissions,max_read={transfer_bytes}{other}")
 }
 
-fn mount_as_root(path: &Path, options: &MountOptions, common: &str) -> Result<Device, MountError> {
+fn mount_by_kernel(
+    path: &Path,
+    options: &MountOptions,
+    common: &str,
+) -> Result<Device, MountError> {
     let device = Device::open().map_err(|source| MountError::Device { source })?;
     let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
     let data = format!(
@@ -218,16 +230,18 @@ fn receive_descriptor(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
 
 /// Unmounts; true if the connection is at its end, false if programs keep it alive.
 pub(crate) fn unmount(path: &Path, connection: Option<u32>) -> io::Result<bool> {
-    match rustix::mount::unmount(path, UnmountFlags::NOFOLLOW) {
-        Ok(()) => return Ok(true),
-        Err(rustix::io::Errno::BUSY) => {}
-        Err(rustix::io::Errno::PERM) => return unmount_by_helper(path),
-        Err(error) => return Err(error.into()),
-    }
-    // In use. What shared mappings hold must reach the service before the connection is cut.
+    // What shared mappings hold must reach the service before the connection is cut: programs may
+    // be in the mount, or in copies of it in other namespaces.
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     if let Ok(root) = rustix::fs::open(path, flags, Mode::empty()) {
         let _best_effort = rustix::fs::syncfs(&root);
+    }
+    match rustix::mount::unmount(path, UnmountFlags::NOFOLLOW) {
+        // Nobody was in it. The kernel has ended the connection, unless there are copies.
+        Ok(()) => return Ok(connection.is_none_or(has_ended)),
+        Err(rustix::io::Errno::BUSY) => {}
+        Err(rustix::io::Errno::PERM) => return unmount_by_helper(path),
+        Err(error) => return Err(error.into()),
     }
     detach(path)?;
     Ok(cut(connection))
@@ -236,6 +250,11 @@ pub(crate) fn unmount(path: &Path, connection: Option<u32>) -> io::Result<bool> 
 /// Ends a connection that programs may still use; false if that cannot be done.
 pub(crate) fn cut(connection: Option<u32>) -> bool {
     connection.is_some_and(|connection| abort(connection).is_ok())
+}
+
+/// The same of a connection that may be at its end already.
+fn has_ended(connection: u32) -> bool {
+    abort(connection).map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |()| true)
 }
 
 /// Cuts a connection: requests under way and to come fail. The control file system may be mounted

@@ -5,9 +5,10 @@
 use crate::files::content;
 use crate::place::{Place, Server, text};
 use std::fs::{self, OpenOptions};
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// A directory to mount at. At the end what is mounted there is detached, and it can be removed.
 struct Mountpoint(PathBuf);
@@ -178,4 +179,31 @@ fn regression_a_mount_outlives_a_clean_shutdown_of_the_system() {
     let called = Command::new(program).args([mountpoint.text(), "-o", &config]).output().unwrap();
     assert!(!called.status.success());
     assert_eq!(place.json(&["mount"])["num_records"], 1);
+}
+
+/// A container that was started meanwhile has a copy of the mount, which the kernel keeps when the
+/// mount itself is ended: unmounting it, and the server's stop, waited for ever.
+#[test]
+fn regression_a_copy_of_a_mount_in_another_namespace_is_not_waited_for() {
+    let Some((place, server, mountpoint)) = mounted() else { return };
+    let container = || {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "private", "sh", "-c", "echo ready; read line"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        child
+    };
+    let end = |mut child: std::process::Child| {
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    };
+    let first = container();
+    place.ok(&["unmount", mountpoint.text()]);
+    place.ok(&["mount", "home", mountpoint.text()]);
+    let second = container();
+    server.stop();
+    end(first);
+    end(second);
 }

@@ -30,6 +30,7 @@ mod log_copies;
 mod lost_log;
 mod memory;
 mod outage;
+mod probe;
 mod quarantine;
 mod restores;
 mod sizes;

@@ -16,6 +16,7 @@
 
 mod journals;
 mod threads;
+mod watchdog;
 
 use crate::audit::AuditFile;
 use crate::disks::openers::Openers;
@@ -34,7 +35,7 @@ use platform::watched::{Watch, WatchedOpener};
 use server::config::Config;
 use std::io;
 use std::sync::Arc;
-use threads::{Threads, Watcher};
+use threads::{Threads, WATCH_INTERVAL, Watcher};
 
 /// A consistency point begins at the latest this long after the one before: what a client wrote
 /// without asking for stability is lost by a crash only within it.
@@ -55,6 +56,7 @@ pub(crate) struct Node {
     front_ends: Arc<FrontEnds>,
     threads: Threads,
     watcher: Option<Watcher>,
+    watchdog: Option<Watcher>,
     nfs: Option<nfs::Server>,
     audit: Arc<AuditFile>,
 }
@@ -140,18 +142,27 @@ pub(crate) fn start(config: &Config, shutdown: &Shutdown) -> Result<Node, AdminE
     management.open_aggregates();
     let watched = Arc::clone(&management);
     let fronts = Arc::clone(&front_ends);
-    let mut node =
-        Node { engine, management, front_ends, threads, watcher: None, nfs: None, audit };
+    let mut node = Node {
+        engine,
+        management,
+        front_ends,
+        threads,
+        watcher: None,
+        watchdog: None,
+        nfs: None,
+        audit,
+    };
     let watch = move || {
         watched.watch();
         fronts.bring_mounts_back();
     };
-    let watcher = Watcher::start(watch).map_err(failed);
+    let watcher = Watcher::start("disk-watch", WATCH_INTERVAL, watch).map_err(failed);
     let served = watcher.and_then(|watcher| {
         node.watcher = Some(watcher);
         node.nfs = node.front_ends.serve_nfs(config)?;
         node.front_ends.bring_mounts_back();
         node.front_ends.await_mounts();
+        node.watchdog = watchdog::start(&node.engine, node.threads.ticks()).map_err(failed)?;
         Ok(())
     });
     match served {
@@ -181,8 +192,9 @@ impl Node {
     /// If its last consistency points fail. Nothing is lost then that was acknowledged: the next
     /// start replays the log.
     pub(crate) fn stop(self) -> Result<(), AdminError> {
-        let Self { engine, management, front_ends, mut threads, watcher, nfs, audit: _ } = self;
-        if let Some(watcher) = watcher {
+        let Self { engine, management, front_ends, mut threads, watcher, watchdog, nfs, audit: _ } =
+            self;
+        for watcher in [watchdog, watcher].into_iter().flatten() {
             watcher.stop();
         }
         management.end_upkeep();

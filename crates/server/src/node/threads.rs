@@ -12,6 +12,7 @@ use platform::thread::{JoinHandle, spawn};
 use platform::watched::Watch;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How often the engine looks whether a consistency point is due, and pushes out what lies in logs
@@ -21,7 +22,7 @@ const TICK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How often the node looks whether disks that its aggregates miss are there again: opening a few
 /// disks costs little, and nobody waits for it with a stop watch.
-const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+pub(crate) const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Whether the ticker shall end.
 type Ending = Arc<(Mutex<bool>, Condvar)>;
@@ -32,6 +33,7 @@ pub(crate) struct Threads {
     workers: Vec<JoinHandle<()>>,
     ticker: Option<JoinHandle<()>>,
     ending: Ending,
+    ticks: Arc<AtomicU64>,
 }
 
 impl Threads {
@@ -49,6 +51,7 @@ impl Threads {
             workers: Vec::with_capacity(workers),
             ticker: None,
             ending: Ending::default(),
+            ticks: Arc::default(),
         };
         match threads.spawn_all(watch, workers) {
             Ok(()) => Ok(threads),
@@ -66,9 +69,21 @@ impl Threads {
             self.workers.push(spawn(&format!("worker-{number}"), body)?);
         }
         let (engine, ending) = (Arc::clone(&self.engine), Arc::clone(&self.ending));
-        let watch = Arc::clone(watch);
-        self.ticker = Some(spawn("ticker", move || tick(&engine, &watch, &ending))?);
+        let (watch, ticks) = (Arc::clone(watch), Arc::clone(&self.ticks));
+        let body = move || {
+            repeat(TICK_INTERVAL, &ending, || {
+                watch.expire();
+                engine.tick();
+                ticks.fetch_add(1, Ordering::Relaxed);
+            });
+        };
+        self.ticker = Some(spawn("ticker", body)?);
         Ok(())
+    }
+
+    /// How often the ticker has ticked, for whoever looks whether it still does.
+    pub(crate) fn ticks(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.ticks)
     }
 
     /// Ends the ticker: from now on consistency points come only when they are asked for.
@@ -93,13 +108,6 @@ impl Threads {
     }
 }
 
-fn tick(engine: &Engine, watch: &Watch, ending: &(Mutex<bool>, Condvar)) {
-    repeat(TICK_INTERVAL, ending, || {
-        watch.expire();
-        engine.tick();
-    });
-}
-
 /// Does something again and again until the end.
 fn repeat(interval: Duration, (ending, changed): &(Mutex<bool>, Condvar), mut work: impl FnMut()) {
     let mut held = ending.lock();
@@ -114,8 +122,8 @@ fn repeat(interval: Duration, (ending, changed): &(Mutex<bool>, Condvar), mut wo
     }
 }
 
-/// The thread that looks for disks which are back: it opens and reads them, which the ticker must
-/// not wait for.
+/// A thread that looks at something again and again: for disks which are back (it opens and reads
+/// them, which the ticker must not wait for), or whether the node hangs.
 pub(crate) struct Watcher {
     thread: JoinHandle<()>,
     ending: Ending,
@@ -126,10 +134,14 @@ impl Watcher {
     ///
     /// # Errors
     /// When a thread cannot be started.
-    pub(crate) fn start(work: impl FnMut() + Send + 'static) -> io::Result<Self> {
+    pub(crate) fn start(
+        name: &str,
+        interval: Duration,
+        work: impl FnMut() + Send + 'static,
+    ) -> io::Result<Self> {
         let ending = Ending::default();
         let same = Arc::clone(&ending);
-        let thread = spawn("disk-watch", move || repeat(WATCH_INTERVAL, &same, work))?;
+        let thread = spawn(name, move || repeat(interval, &same, work))?;
         Ok(Self { thread, ending })
     }
 

@@ -2,10 +2,11 @@
 //!
 //! Invariants: a configuration that is there is replaced only with `--force`; a disk file that is
 //! there is never touched; what is written is read back and checked before it is put in its place.
+//! What root makes in a state directory of another user, as that of the service, is that user's.
 //!
 //! Fails: `Conflict` if something is there, `Denied` if the place may not be written to.
 
-use crate::directory::make_directory;
+use crate::directory::{DirectoryOwner, make_directory};
 use admin_api::{AdminError, Code};
 use cli::arguments::{CONFIG_PATH, DevelopmentDisks, InitArguments, Options};
 use cli::output::Output;
@@ -18,6 +19,9 @@ use units::ByteSize;
 
 /// Smallest disk to try things out with; four of them make a small but usable aggregate.
 const DEVELOPMENT_DISK_BYTES_MIN: u64 = 16 << 20;
+
+/// Where packages put the service; it runs with the configuration and state directory of this name.
+const SERVICE_UNIT: &str = "/usr/lib/systemd/system/stroop.service";
 
 /// Writes the configuration and makes the disks.
 ///
@@ -39,20 +43,23 @@ pub(crate) fn init(arguments: &InitArguments, options: &Options) -> Result<Outpu
         make_parent(directory)?;
     }
     make_directory(&state)?;
+    let owner = DirectoryOwner::other_than_root(&state);
     let mut output = Output::default();
     if let Some(disks) = arguments.dev_disks {
-        make_disks(disks, &state, &mut output)?;
+        make_disks(disks, &state, owner, &mut output)?;
     }
-    write(&config_path, &text)?;
+    write(&config_path, &text, owner)?;
     output.json = admin_json(&config, &output.names);
     output.names.insert(0, config_path.display().to_string());
     output.lines.push(format!("wrote {}", config_path.display()));
+    let is_of_service = options.config.is_none() && state == Path::new(STATE_DIRECTORY);
     let next = match options.config {
         // The program's name carries the flag already.
-        Some(_) => "stroop serve".to_owned(),
-        None => "sudo stroop serve".to_owned(),
+        Some(_) => "stroop serve",
+        None if is_of_service && Path::new(SERVICE_UNIT).exists() => "sudo systemctl start stroop",
+        None => "sudo stroop serve",
     };
-    Ok(output.next(next))
+    Ok(output.next(next.to_owned()))
 }
 
 fn admin_json(config: &Config, disks: &[String]) -> serde_json::Value {
@@ -129,6 +136,7 @@ fn literal(path: &str) -> String {
 fn make_disks(
     disks: DevelopmentDisks,
     state: &Path,
+    owner: Option<DirectoryOwner>,
     output: &mut Output,
 ) -> Result<(), AdminError> {
     let directory = state.join("disks");
@@ -142,6 +150,8 @@ fn make_disks(
             .because(format!("a disk has {least} or more")));
     }
     make_directory(&directory)?;
+    let give = |made: &Path| owner.map_or(Ok(()), |owner| owner.take(made));
+    give(&directory).map_err(|error| failed(error.to_string()))?;
     let mut made = 0;
     for number in 1..=disks.count {
         let path = directory.join(format!("d{number}.img"));
@@ -151,6 +161,7 @@ fn make_disks(
         }
         platform::linux::create_file_disk(&path, disks.size.0)
             .map_err(|error| failed(error.to_string()))?;
+        give(&path).map_err(|error| failed(error.to_string()))?;
         output.names.push(path.display().to_string());
         made += 1;
     }
@@ -183,13 +194,14 @@ fn make_parent(directory: &Path) -> Result<(), AdminError> {
 }
 
 /// Writes the file whole or not at all.
-fn write(path: &Path, text: &str) -> Result<(), AdminError> {
+fn write(path: &Path, text: &str, owner: Option<DirectoryOwner>) -> Result<(), AdminError> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}", std::process::id()));
     let beside = PathBuf::from(beside);
     let written =
         OpenOptions::new().write(true).create_new(true).open(&beside).and_then(|mut file| {
             file.write_all(text.as_bytes())?;
+            owner.map_or(Ok(()), |owner| owner.may_read(&beside))?;
             file.sync_all()?;
             fs::rename(&beside, path)
         });
@@ -203,6 +215,7 @@ fn write(path: &Path, text: &str) -> Result<(), AdminError> {
 mod tests {
     use super::*;
     use clap::Parser as _;
+    use std::os::unix::fs::MetadataExt as _;
 
     fn run(line: &str) -> Result<Output, AdminError> {
         let cli = cli::Cli::try_parse_from(line.split(' ')).unwrap();
@@ -252,6 +265,31 @@ mod tests {
         assert_eq!(fs::read(&disk).unwrap(), b"precious");
         let config = Config::load(&directory.path().join("stroop.toml")).unwrap();
         assert_eq!(config.name, "other");
+    }
+
+    /// As with the package: root types it, and the service runs as a user of its own.
+    #[test]
+    fn what_root_makes_in_the_directory_of_the_service_is_the_services() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: only root can make files for another user");
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let (place, state) = (directory.path().display(), directory.path().join("state"));
+        make_directory(&state).unwrap();
+        std::os::unix::fs::chown(&state, Some(4321), Some(8765)).unwrap();
+        let config = directory.path().join("stroop.toml");
+        run(&format!(
+            "stroop init --config {place}/stroop.toml --state-dir {place}/state --dev-disks 1x16M"
+        ))
+        .unwrap();
+        let found = |path: &Path| {
+            let found = fs::metadata(path).unwrap();
+            (found.uid(), found.gid(), found.mode() & 0o777)
+        };
+        assert_eq!(found(&state.join("disks")), (4321, 8765, 0o700));
+        assert_eq!(found(&state.join("disks/d1.img")), (4321, 8765, 0o600));
+        assert_eq!(found(&config), (0, 8765, 0o640), "the service reads it and cannot change it");
     }
 
     #[test]

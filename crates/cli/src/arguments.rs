@@ -5,6 +5,7 @@
 
 mod bench;
 mod check;
+mod description;
 mod event;
 mod job;
 
@@ -22,6 +23,7 @@ pub use bench::{
     BenchRaidArguments, BenchStartArguments,
 };
 pub use check::CheckCommand;
+pub use description::{CompletionArguments, ManualArguments, Shell};
 pub use event::{EventCommand, EventTailArguments, Since};
 pub use job::JobCommand;
 
@@ -93,6 +95,11 @@ pub enum Command {
     /// Look for damage with a reader of its own, with or without a running server
     #[command(subcommand)]
     Check(CheckCommand),
+    /// Print what has a shell complete commands: source <(stroop completion bash)
+    Completion(CompletionArguments),
+    /// Write the manual's pages, one for each command, for packages
+    #[command(hide = true)]
+    Manual(ManualArguments),
     /// What a running server is asked.
     #[command(flatten)]
     Client(ClientCommand),

@@ -5,8 +5,8 @@
 //! table, as JSON or as names. The node may be at the other end of a socket
 //! ([`transport::SocketTransport`]) or in memory (tests): commands cannot tell.
 //!
-//! `init`, `serve`, `bench` and `check` are part of the grammar and carried out by the binary
-//! (crate `server`).
+//! `init`, `serve`, `bench`, `check`, `completion` and `manual` are part of the grammar and carried
+//! out by the binary (crate `server`).
 //!
 //! Invariants:
 //! - With `-o json` standard output holds one JSON document and nothing else (`event tail`: one a
@@ -36,7 +36,8 @@ pub use arguments::{
     BenchBigArguments, BenchCommand, BenchCompareCommand, BenchEngineArguments,
     BenchFreespaceArguments, BenchFuseArguments, BenchNfsArguments, BenchNodeArguments,
     BenchRaidArguments, BenchStartArguments, CheckCommand, Cli, ClientCommand, Command,
-    InitArguments, JobCommand, LogFormat, Options, ServeArguments,
+    CompletionArguments, InitArguments, JobCommand, LogFormat, ManualArguments, Options,
+    ServeArguments, Shell,
 };
 pub use commands::run;
 pub use terminal::Terminal;

@@ -72,6 +72,25 @@ pub const JOURNAL_PLACES_MAX: usize = 3;
 /// Largest file that is read as a configuration.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
+/// All sections and their keys. `packaging/stroop.toml` explains each.
+const SECTIONS: [(&str, &[&str]); 3] = [
+    (
+        "node",
+        &[
+            "name",
+            "state_dir",
+            "disks",
+            "memory",
+            "journal",
+            "journal_size",
+            "workers",
+            "disk_timeout",
+        ],
+    ),
+    ("listen", &["nfs", "admin_socket"]),
+    ("nfs", &["rpcbind", "grace"]),
+];
+
 /// Where the journals of aggregates are.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Journal {
@@ -161,22 +180,13 @@ impl Config {
     /// If it does not make sense.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let reader = Reader::new(path, text)?;
-        reader.known(&["node", "listen", "nfs"])?;
-        let node = reader.section("node")?;
-        node.known(&[
-            "name",
-            "state_dir",
-            "disks",
-            "memory",
-            "journal",
-            "journal_size",
-            "workers",
-            "disk_timeout",
-        ])?;
-        let listen = reader.section("listen")?;
-        listen.known(&["nfs", "admin_socket"])?;
-        let nfs_section = reader.section("nfs")?;
-        nfs_section.known(&["rpcbind", "grace"])?;
+        reader.known(&SECTIONS.map(|(section, _)| section))?;
+        let [node, listen, nfs_section] = SECTIONS.map(|(section, keys)| {
+            let section = reader.section(section)?;
+            section.known(keys)?;
+            Ok::<_, ConfigError>(section)
+        });
+        let (node, listen, nfs_section) = (node?, listen?, nfs_section?);
 
         let base = path.parent().unwrap_or(Path::new("/"));
         let state_directory = node

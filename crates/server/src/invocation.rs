@@ -21,7 +21,7 @@ pub(crate) fn parse() -> Cli {
 
 /// The grammar, with the version of this build: what it writes on disks and speaks on its socket is
 /// what must fit when a binary is replaced.
-fn command() -> clap::Command {
+pub(crate) fn command() -> clap::Command {
     let build = env!("CARGO_PKG_VERSION");
     let reads = match FORMAT_VERSION_MIN {
         FORMAT_VERSION => FORMAT_VERSION.to_string(),

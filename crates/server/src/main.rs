@@ -14,6 +14,7 @@
 mod audit;
 mod bench_command;
 mod check_command;
+mod description;
 mod directory;
 mod disks;
 mod front_ends;
@@ -68,6 +69,12 @@ fn run(cli: &Cli, terminal: &mut Terminal<'_>) -> u8 {
             },
             Err(error) => Err(error),
         },
+        Command::Completion(arguments) => {
+            let text = description::completion(arguments.shell);
+            terminal.out.write_all(&text).map_err(|error| cannot_print(&error))
+        }
+        Command::Manual(arguments) => description::write_manual(&arguments.directory)
+            .and_then(|output| print(&output, options, terminal)),
         Command::Serve(arguments) => serve::serve(arguments, config_path(options)),
         Command::Client(command) => match socket(options) {
             Ok(socket) => {
@@ -88,7 +95,9 @@ fn print(
     options: &Options,
     terminal: &mut Terminal<'_>,
 ) -> Result<(), AdminError> {
-    output.print(options, terminal).map_err(|error| {
-        AdminError::new(Code::Failed, "cannot print the answer", "").because(error.to_string())
-    })
+    output.print(options, terminal).map_err(|error| cannot_print(&error))
+}
+
+fn cannot_print(error: &std::io::Error) -> AdminError {
+    AdminError::new(Code::Failed, "cannot print the answer", "").because(error.to_string())
 }

@@ -21,6 +21,7 @@ mod objects;
 mod place;
 mod privacy;
 mod scrub;
+mod service;
 mod taking;
 mod upkeep;
 mod volume_names;

@@ -1,4 +1,5 @@
-//! The project's own tasks: `cargo xtask ci`, `tidy`, `deny`, `shuttle`, `fuzz` and `callgrind`.
+//! The project's own tasks: `cargo xtask ci`, `tidy`, `deny`, `shuttle`, `dist`, `fuzz` and
+//! `callgrind`.
 //!
 //! `ci` is everything that must pass before a change lands, in the order of its cost, and the only
 //! thing that a hosted CI calls (through `make test`). `tidy` is the part of it that no other tool
@@ -13,6 +14,7 @@
 
 mod callgrind;
 mod deny;
+mod dist;
 mod fuzz;
 mod tidy;
 mod walls;
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(&root()),
         ["deny"] if deny::Deny::here(&root()).check().passed => ExitCode::SUCCESS,
         ["deny"] => ExitCode::FAILURE,
+        ["dist", rest @ ..] => dist::run(&root(), rest),
         ["callgrind"] => callgrind::run(&root()),
         ["walls"] => walls::run(&root(), None),
         ["walls", name] => walls::run(&root(), Some(name)),
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
                  cargo xtask deny    licences, sources, advisories\n       \
                  cargo xtask walls [CRATE]    import cycles inside crates\n       \
                  cargo xtask shuttle    threads at locks, in thousands of interleavings\n       \
+                 cargo xtask dist    packages for users, in target/dist\n       \
                  cargo xtask callgrind    instructions of each operation, by valgrind\n       \
                  cargo xtask fuzz [TARGET] [--seconds N]    fuzz a target, or each in turn"
             );
@@ -110,7 +114,7 @@ fn ci() -> ExitCode {
     if !denied.passed {
         eprintln!("xtask: deny failed");
     }
-    if !denied.passed || !cargo(test) || !cargo(SHUTTLE) {
+    if !denied.passed || !cargo(test) || !dist::try_package(&root()) || !cargo(SHUTTLE) {
         return ExitCode::FAILURE;
     }
     // Once more, where it is read.

@@ -138,3 +138,49 @@ proptest! {
         let _ = parse(&words.concat());
     }
 }
+
+/// The sample that packages bring.
+const SAMPLE: &str = include_str!("../../../../packaging/stroop.toml");
+
+/// A line `#key = value` is a key; a sentence has a space behind its sign.
+#[test]
+fn the_sample_explains_each_key_and_is_read_with_all_of_them() {
+    assert!(parse(SAMPLE).is_ok(), "as it is, with defaults only");
+    let line = |line: &str| match line.strip_prefix('#') {
+        Some(key) if !key.starts_with([' ', '#']) => key.to_owned() + "\n",
+        _ => line.to_owned() + "\n",
+    };
+    let all: String = SAMPLE.lines().map(line).collect();
+    let read = parse(&all).unwrap();
+    assert_eq!((read.name.as_str(), read.disk_timeout_seconds), ("nas1", 30));
+    let table: toml::Table = all.parse().unwrap();
+    for (section, keys) in SECTIONS {
+        let found = table[section].as_table().unwrap();
+        for key in keys {
+            assert!(found.contains_key(*key), "packaging/stroop.toml lacks {section}.{key}");
+        }
+        assert_eq!(found.len(), keys.len());
+    }
+}
+
+/// What the sample says is the default is the default.
+#[test]
+fn the_defaults_of_the_sample_are_those_of_the_server() {
+    let config = parse("").unwrap();
+    let journal = Journal::Directory {
+        path: PathBuf::from("/var/lib/stroop/journal"),
+        size: ByteSize(JOURNAL_BYTES_DEFAULT),
+    };
+    assert_eq!(config.journal, journal);
+    for text in [
+        format!("memory = \"{}\"", config.memory),
+        format!("journal_size = \"{}\"", ByteSize(JOURNAL_BYTES_DEFAULT)),
+        format!("disk_timeout = \"{}s\"", config.disk_timeout_seconds),
+        format!("grace = \"{}s\"", config.nfs_grace_seconds),
+        format!("rpcbind = {}", config.nfs_rpcbind),
+        format!("state_dir = \"{}\"", config.state_directory.display()),
+        format!("admin_socket = \"{}\"", config.admin_socket.display()),
+    ] {
+        assert!(SAMPLE.contains(&format!("\n#{text}\n")), "{text}");
+    }
+}

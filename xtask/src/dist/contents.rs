@@ -8,8 +8,14 @@ use std::path::Path;
 use std::process::Command;
 
 /// Documents, by where they are in the repository.
-const DOCUMENTS: [&str; 5] =
-    ["README.md", "SECURITY.md", "CHANGELOG.md", "docs/semantics.md", "docs/disk-states.md"];
+const DOCUMENTS: [&str; 6] = [
+    "README.md",
+    "SECURITY.md",
+    "CHANGELOG.md",
+    "docs/operator-guide.md",
+    "docs/semantics.md",
+    "docs/disk-states.md",
+];
 
 /// Where files are that each distribution has elsewhere.
 pub(super) struct Places {

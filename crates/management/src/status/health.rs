@@ -225,12 +225,12 @@ pub(crate) fn check_aggregate(
     }
     if info.state != AggregateState::Offline && is_full(info.free_bytes, info.size_bytes) {
         let free = units::ByteSize(info.free_bytes);
-        add(
-            "AGGR_FULL",
-            Severity::Warning,
-            format!("{free} are free"),
-            "delete snapshots, files or volumes; deleting works on a full aggregate",
+        let action = format!(
+            "delete snapshots, files or volumes (deleting works on a full aggregate); or stroop \
+             aggr add {} --disks DISK,...",
+            info.name
         );
+        add("AGGR_FULL", Severity::Warning, format!("{free} are free"), &action);
     }
     let damaged = summary.lost_blocks;
     if damaged > 0 {

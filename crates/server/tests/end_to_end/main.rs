@@ -12,6 +12,7 @@ mod faults;
 mod features;
 mod files;
 mod growth;
+mod guide;
 mod jobs;
 mod journals;
 mod memory;

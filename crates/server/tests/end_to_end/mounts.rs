@@ -11,10 +11,14 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// A directory to mount at. At the end what is mounted there is detached, and it can be removed.
-struct Mountpoint(PathBuf);
+pub struct Mountpoint(PathBuf);
 
 impl Mountpoint {
-    fn text(&self) -> &str {
+    pub fn new(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    pub fn text(&self) -> &str {
         self.0.to_str().unwrap()
     }
 
@@ -31,14 +35,22 @@ impl Drop for Mountpoint {
     }
 }
 
-/// A place with a volume that is mounted; none, with a reason printed, where that cannot be done.
-fn mounted() -> Option<(Place, Server, Mountpoint)> {
+/// Whether volumes can be mounted here; a reason is printed if not.
+pub fn can_mount() -> bool {
     if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/fuse") {
         eprintln!("skipped: /dev/fuse cannot be opened: {error}");
-        return None;
+        return false;
     }
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root may mount by the kernel");
+        return false;
+    }
+    true
+}
+
+/// A place with a volume that is mounted; none where that cannot be done.
+fn mounted() -> Option<(Place, Server, Mountpoint)> {
+    if !can_mount() {
         return None;
     }
     let (place, server) = Place::with_volume();

@@ -25,6 +25,11 @@ pub struct Place {
 }
 
 impl Place {
+    /// Nothing: no configuration, no disks.
+    pub fn empty() -> Self {
+        Self { directory: tempfile::tempdir().unwrap(), variables: Vec::new() }
+    }
+
     /// Four disks of 64 MiB and a configuration that serves NFS on a free port.
     pub fn new() -> Self {
         Self::with_disks("4x64M", "1G")
@@ -32,7 +37,7 @@ impl Place {
 
     /// Disks and a cap on memory as `stroop init` takes them.
     pub fn with_disks(disks: &str, memory: &str) -> Self {
-        let place = Self { directory: tempfile::tempdir().unwrap(), variables: Vec::new() };
+        let place = Self::empty();
         let state = place.path("state").display().to_string();
         let made = place.stroop(&[
             "init",

@@ -7,7 +7,9 @@
 //! were added before one could not be.
 
 use crate::area_map::{AggregateMap, MapShow};
-use crate::changes::{AggregateOnline, AggregateSet, GroupRemove, VolumeResize, VolumeSet};
+use crate::changes::{
+    AggregateOnline, AggregateSet, GroupRemove, VolumeRename, VolumeResize, VolumeSet,
+};
 use crate::check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckRead};
 use crate::error::{AdminError, Code};
 use crate::events::{Event, EventList};
@@ -178,6 +180,9 @@ administration! {
     VolumeSet volume_set(request: VolumeSet) -> VolumeInfo;
     /// Gives a volume another size; says how it is then, or would be.
     VolumeResize volume_resize(request: VolumeResize) -> VolumeInfo;
+    /// Gives a volume another name; says how it is then, or would be. `Conflict` if another volume
+    /// has the name.
+    VolumeRename volume_rename(request: VolumeRename) -> VolumeInfo;
     /// Deletes a volume and its snapshots; `Conflict` while it is mounted on this machine.
     VolumeDelete volume_delete(request: VolumeDelete) -> Removal;
     /// Makes all that was answered before durable, of all volumes or one. `Failed` if an aggregate

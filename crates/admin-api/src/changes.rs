@@ -1,5 +1,5 @@
 //! Changes of what is there: of an aggregate a group that leaves, settings, and its way into
-//! service; of a volume its tiering policy and its size.
+//! service; of a volume its tiering policy, its size and its name.
 //!
 //! Invariants and failures: as those of [`crate::requests`].
 
@@ -89,6 +89,31 @@ pub struct VolumeResize {
     pub dry_run: bool,
 }
 
+/// Gives a volume another name. Clients that have it mounted go on.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeRename {
+    /// The volume.
+    pub name: String,
+    /// The name that it gets.
+    pub new_name: String,
+    /// Only say how it would be.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+impl Validate for VolumeRename {
+    fn validate(&self) -> Result<(), AdminError> {
+        validate_name("volume", &self.name)?;
+        validate_name("volume", &self.new_name)?;
+        if self.name == self.new_name {
+            return Err(AdminError::usage("cannot rename volume", &self.name)
+                .because("it has this name already"));
+        }
+        Ok(())
+    }
+}
+
 impl Validate for VolumeSet {
     fn validate(&self) -> Result<(), AdminError> {
         validate_name("volume", &self.name)?;
@@ -153,6 +178,16 @@ mod tests {
         };
         assert!(online(true, true).is_ok() && online(false, false).is_ok());
         assert!(online(false, true).is_err());
+    }
+
+    #[test]
+    fn a_new_name_is_a_name_and_another() {
+        let rename = |new_name: &str| {
+            let (name, new_name) = ("home".to_owned(), new_name.to_owned());
+            VolumeRename { name, new_name, dry_run: false }.validate()
+        };
+        assert!(rename("work").is_ok());
+        assert!(rename("home").is_err() && rename("a/b").is_err() && rename("").is_err());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! says what it would do changes nothing.
 
 use crate::Request;
-use crate::changes::{AggregateOnline, GroupRemove, VolumeResize};
+use crate::changes::{AggregateOnline, GroupRemove, VolumeRename, VolumeResize};
 use crate::requests::{
     AggregateAdd, AggregateCreate, DiskClear, DiskFail, DiskReplace, DiskZero, SnapshotDelete,
     SnapshotRestore, SpareAdd, SpareRemove, VolumeCreate, VolumeDelete,
@@ -50,6 +50,7 @@ impl Request {
             | Self::VolumeCreate(VolumeCreate { dry_run, .. })
             | Self::VolumeDelete(VolumeDelete { dry_run, .. })
             | Self::VolumeResize(VolumeResize { dry_run, .. })
+            | Self::VolumeRename(VolumeRename { dry_run, .. })
             | Self::SnapshotDelete(SnapshotDelete { dry_run, .. })
             | Self::SnapshotRestore(SnapshotRestore { dry_run, .. }) => !*dry_run,
             Self::DiskLocate(_)

@@ -17,7 +17,7 @@ mod volumes;
 
 use crate::area_map::{AggregateMap, MapShow};
 use crate::changes::{
-    AggregateOnline, AggregateSet, GroupRemove, LeavingGroup, VolumeResize, VolumeSet,
+    AggregateOnline, AggregateSet, GroupRemove, LeavingGroup, VolumeRename, VolumeResize, VolumeSet,
 };
 use crate::check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckRead};
 use crate::error::{AdminError, Code};
@@ -623,6 +623,11 @@ impl Administration for MemoryAdministration {
 
     fn volume_resize(&self, request: &VolumeResize) -> Result<VolumeInfo, AdminError> {
         volumes::resize(&mut self.state.lock().volumes, request)
+    }
+
+    fn volume_rename(&self, request: &VolumeRename) -> Result<VolumeInfo, AdminError> {
+        let State { volumes, snapshots, mounts, .. } = &mut *self.state.lock();
+        volumes::rename(volumes, (snapshots, mounts), request)
     }
 
     fn volume_delete(&self, request: &VolumeDelete) -> Result<Removal, AdminError> {

@@ -530,6 +530,17 @@ pub enum VolumeCommand {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Give a volume another name, while it is used: clients that have it mounted go on, new mounts
+    /// use the new name
+    Rename {
+        /// Its name
+        name: String,
+        /// The name that it gets
+        new_name: String,
+        /// Only say how it would be
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Delete a volume with its snapshots
     Delete {
         /// Its name

@@ -10,6 +10,7 @@ use crate::engine::{Done, Engine};
 use crate::error::EngineError;
 use crate::features::{self, FeatureInUse};
 use crate::log_copies;
+use crate::names;
 use crate::served::{ServedVolume, VolumeKind};
 use crate::summary::{AggregateSummary, SnapshotSummary, VolumeSummary};
 use affinity::{Access, Outcome};
@@ -255,6 +256,12 @@ impl Engine {
         aggregate.request_action(Box::new(action), Box::new(committed));
     }
 
+    /// Gives a volume another name. Handles name its identity, so clients that have some notice
+    /// nothing.
+    pub fn rename_volume(self: &Arc<Self>, volume: &str, name: &str, done: Done<()>) {
+        names::rename(self, volume, name, done);
+    }
+
     /// Gives a flexible volume another size.
     pub fn resize_volume(self: &Arc<Self>, volume: &str, size_blocks: u64, done: Done<()>) {
         let Some(served) = self.volume_named(volume) else {
@@ -353,7 +360,7 @@ impl Engine {
     #[must_use]
     pub fn volume_summaries(&self) -> Vec<VolumeSummary> {
         let summary = |served: Arc<ServedVolume>| VolumeSummary {
-            name: served.name.clone(),
+            name: served.name(),
             volume: served.environment.volume,
             aggregate: served.aggregate.parts.identity.name.clone(),
             traditional: matches!(served.kind, VolumeKind::Traditional(_)),

@@ -6,7 +6,7 @@
 use crate::error::EngineError;
 use crate::mending::Mending;
 use crate::outages::Outages;
-use crate::served::ServedVolume;
+use crate::served::{ServedVolume, VolumeNames};
 use crate::tending::SharedTending;
 use affinity::Scheduler;
 use aggregate::{Aggregate, Tuning};
@@ -264,7 +264,7 @@ impl Engine {
     pub(crate) fn register_volume(&self, volume: Arc<ServedVolume>) {
         let mut register = self.register.write();
         register.by_identity.insert(volume.environment.identity, Arc::clone(&volume));
-        register.by_name.insert(volume.name.clone(), volume);
+        register.by_name.insert(volume.name(), volume);
         self.dirty.share_inodes(self.inodes_max, register.by_name.len());
     }
 
@@ -278,12 +278,27 @@ impl Engine {
         self.unregister_volume(volume);
     }
 
+    /// A volume in service is found under another name from now on.
+    pub(crate) fn rename_served(&self, volume: &Arc<ServedVolume>, names: VolumeNames) {
+        let mut register = self.register.write();
+        let is_its = |other: &Arc<ServedVolume>| Arc::ptr_eq(other, volume);
+        let before = volume.name();
+        if !register.by_name.get(&before).is_some_and(is_its) {
+            // It left service meanwhile, and is opened anew as its record says.
+            return;
+        }
+        register.by_name.remove(&before);
+        register.by_name.insert(names.served.clone(), Arc::clone(volume));
+        volume.set_names(names);
+    }
+
     pub(crate) fn unregister_volume(&self, volume: &ServedVolume) {
         let mut register = self.register.write();
         register.by_identity.remove(&volume.environment.identity);
         let is_its = |other: &Arc<ServedVolume>| std::ptr::eq(&**other, volume);
-        if register.by_name.get(&volume.name).is_some_and(is_its) {
-            register.by_name.remove(&volume.name);
+        let name = volume.name();
+        if register.by_name.get(&name).is_some_and(is_its) {
+            register.by_name.remove(&name);
         }
         self.dirty.share_inodes(self.inodes_max, register.by_name.len());
     }

@@ -58,7 +58,7 @@ pub use nvlog::{CopyState, CopyStatus};
 pub use open::Recovery;
 pub use outages::Outage;
 pub use probe::Probe;
-pub use served::{ServedVolume, VolumeKind};
+pub use served::{ServedVolume, VolumeKind, VolumeNames};
 pub use service::Service;
 pub use summary::{AggregateSummary, SnapshotSummary, VolumeSummary};
 pub use volume::VolumeDamage;

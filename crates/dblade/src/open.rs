@@ -433,7 +433,7 @@ impl Engine {
             volume.front.on_damage(Box::new(renew));
         }
         let of = &aggregate.parts.identity;
-        let name = served_name(self, record, (of.aggregate, &of.name));
+        let name = served_name(self, (record.name(), record.identity), (of.aggregate, &of.name));
         if name != record.name() {
             tracing::warn!(
                 aggregate = of.name,

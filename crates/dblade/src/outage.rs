@@ -103,7 +103,7 @@ impl Engine {
         let identity = aggregate.parts.identity.aggregate;
         let mut own = self.volumes();
         own.retain(|served| Arc::ptr_eq(&served.aggregate, aggregate));
-        let named = |served: &Arc<ServedVolume>| (served.environment.identity, served.name.clone());
+        let named = |served: &Arc<ServedVolume>| (served.environment.identity, served.name());
         let away = AwayVolumes::Known(own.iter().map(named).collect());
         // From here on clients are told to wait, and never that a handle is stale.
         self.register.write().away.insert(identity, away);

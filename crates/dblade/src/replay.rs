@@ -194,7 +194,7 @@ impl Opening {
         let Some(served) = self.served(record).filter(|served| served.damage().is_some()) else {
             return false;
         };
-        let (volume, name) = (served.environment.volume, served.name.clone());
+        let (volume, name) = (served.environment.volume, served.name());
         let count = self.skipped.entry(volume).or_default();
         *count += 1;
         if *count == 1 {
@@ -232,7 +232,7 @@ impl Opening {
         };
         let lost = records.iter().filter(is_lost).count() as u64;
         tracing::error!(
-            aggregate = %self.identity.name, volume = %served.name, record = at.position.get(),
+            aggregate = %self.identity.name, volume = %served.name(), record = at.position.get(),
             lost, "the volume is damaged: its operations in the log are lost"
         );
         self.skipped.insert(volume, lost);
@@ -269,7 +269,9 @@ impl Opening {
             VolumeKind::Traditional(volume) => quarantine(&**volume, record, stop, access, held)?,
         }
         tracing::error!(
-            aggregate = %self.identity.name, volume = %served.name, record = record.position.get(),
+            aggregate = %self.identity.name,
+            volume = %served.name(),
+            record = record.position.get(),
             %stop, "an operation of the log is lost: what it changed cannot be read"
         );
         *self.skipped.entry(volume).or_default() += 1;

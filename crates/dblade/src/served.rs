@@ -22,12 +22,17 @@ pub enum VolumeKind {
     Traditional(Arc<TraditionalVolume>),
 }
 
+/// What a volume is called.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct VolumeNames {
+    /// The name that it is served under.
+    pub served: String,
+    /// The name that it was given: another volume may have it.
+    pub given: String,
+}
+
 /// See the module.
 pub struct ServedVolume {
-    /// The name that it is served under.
-    pub name: String,
-    /// The name that it was given: another volume may have it.
-    pub given_name: String,
     /// Its aggregate.
     pub aggregate: Arc<Aggregate>,
     /// Its kind.
@@ -38,6 +43,7 @@ pub struct ServedVolume {
     pub handle_key: HandleKey,
     /// When it was made.
     pub created: Timestamp,
+    names: RwLock<VolumeNames>,
     exports: RwLock<Arc<Vec<ExportRuleRecord>>>,
     tiering: RwLock<Tiering>,
     gone: AtomicBool,
@@ -54,17 +60,33 @@ impl ServedVolume {
     ) -> Arc<Self> {
         let exports = record.exports.iter().filter(|rule| rule.used != 0).copied().collect();
         Arc::new(Self {
-            name,
-            given_name: record.name().to_owned(),
             aggregate,
             kind,
             environment,
             handle_key: HandleKey(record.handle_key),
             created: Timestamp(record.created.get()),
+            names: RwLock::new(VolumeNames { served: name, given: record.name().to_owned() }),
             exports: RwLock::new(Arc::new(exports)),
             tiering: RwLock::new(Tiering::of(record)),
             gone: AtomicBool::new(false),
         })
+    }
+
+    /// The name that it is served under.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.names.read().served.clone()
+    }
+
+    /// The name that it is served under, and the name that it was given.
+    #[must_use]
+    pub fn names(&self) -> VolumeNames {
+        self.names.read().clone()
+    }
+
+    /// Only [`crate::engine::Engine`] renames, which has the register of names.
+    pub(crate) fn set_names(&self, names: VolumeNames) {
+        *self.names.write() = names;
     }
 
     /// The size that users see.

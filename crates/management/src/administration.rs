@@ -10,7 +10,7 @@ use admin_api::{
     MountCreate, MountInfo, MountRemove, Named, Removal, ScrubChange, ScrubInfo, SnapshotDelete,
     SnapshotInfo, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove, StatusReply, Synced,
     UpgradeReport, VolumeCreate, VolumeDelete, VolumeExports, VolumeFilter, VolumeInfo,
-    VolumeResize, VolumeSet,
+    VolumeRename, VolumeResize, VolumeSet,
 };
 
 impl Management {
@@ -167,6 +167,10 @@ impl Administration for Management {
 
     fn volume_resize(&self, request: &VolumeResize) -> Result<VolumeInfo, AdminError> {
         self.volumes.resize_volume(request)
+    }
+
+    fn volume_rename(&self, request: &VolumeRename) -> Result<VolumeInfo, AdminError> {
+        self.volumes.rename_volume(request)
     }
 
     fn volume_delete(&self, request: &VolumeDelete) -> Result<Removal, AdminError> {

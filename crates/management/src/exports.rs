@@ -19,8 +19,8 @@ use std::net::{IpAddr, Ipv6Addr};
 /// Lets NFS clients see a volume as its rules say from now on.
 pub(crate) fn publish(front_ends: &dyn FrontEnds, volume: &ServedVolume) {
     let identity = (volume.environment.identity, volume.handle_key);
-    let rules = from_records(&volume.name, &volume.exports());
-    front_ends.set_exports(&volume.name, identity, &rules);
+    let rules = from_records(&volume.name(), &volume.exports());
+    front_ends.set_exports(&volume.name(), identity, &rules);
 }
 
 /// A rule as it is stored.

@@ -64,7 +64,8 @@ pub struct Refused {
 
 /// The front ends: who sees which volume, and the mounts that the node keeps.
 pub trait FrontEnds: Send + Sync {
-    /// Sets all export rules of a volume, known from now on as `name`, and what seals its handles.
+    /// Sets all export rules of a volume, known from now on as `name` and under no other name, and
+    /// what seals its handles.
     fn set_exports(&self, name: &str, volume: (VolumeUuid, HandleKey), rules: &[ExportRule]);
 
     /// Forgets a volume: its clients see nothing from now on.
@@ -87,6 +88,13 @@ pub trait FrontEnds: Send + Sync {
     /// # Errors
     /// `NotFound` if there is none.
     fn unmount(&self, request: &MountRemove) -> Result<MountInfo, AdminError>;
+
+    /// The mounts of a volume stay, and are of its new name from now on: also those that are
+    /// missing, and when the node starts again.
+    ///
+    /// # Errors
+    /// If that cannot be kept for the next start. It holds until then.
+    fn rename_mounts(&self, volume: &str, new_name: &str) -> io::Result<()>;
 
     /// All mounts, in order of mountpoint.
     fn mounts(&self) -> Vec<MountInfo>;

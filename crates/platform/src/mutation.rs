@@ -236,6 +236,8 @@ rules! {
         "an exclusive CREATE that is repeated after a restart does not find its file"
     ResizeForgotten "resize-forgotten"
         "a volume's new size is not written"
+    RenameForgotten "rename-forgotten"
+        "a volume's new name is not written"
     SealUnchecked "seal-unchecked"
         "a handle is taken from a client without a look at its code"
     VerifierKept "verifier-kept"

@@ -175,6 +175,10 @@ impl management::FrontEnds for FrontEnds {
         self.mounts.unmount(request)
     }
 
+    fn rename_mounts(&self, volume: &str, new_name: &str) -> io::Result<()> {
+        self.mounts.rename(volume, new_name)
+    }
+
     fn mounts(&self) -> Vec<MountInfo> {
         self.mounts.list()
     }

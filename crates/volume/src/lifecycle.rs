@@ -1,4 +1,5 @@
-//! The life of a volume: it is made, opened, given other export rules or another size, and deleted.
+//! The life of a volume: it is made, opened, given another name, other export rules or another
+//! size, and deleted.
 //!
 //! What is made, changed or deleted is an action of a freeze, in three steps: *check*, *promise*
 //! the space of its first image, *apply*. The volume table is the record of it. Whoever was told
@@ -277,6 +278,33 @@ pub fn set_exports(
     }
     set_rules(record, rules);
     side.dirty_slots.insert(slot);
+    Ok(())
+}
+
+/// Gives a volume another name; part of a freeze's action. Handles name its identity, so nobody who
+/// has some notices.
+///
+/// # Errors
+/// Why it cannot have it.
+pub fn rename(
+    scope: &mut FreezeScope<'_, '_>,
+    volume: VolumeId,
+    name: &str,
+) -> Result<(), AggregateError> {
+    let side = scope.block_side();
+    let slot = side.changeable_slot_of(volume)?;
+    let Ok((bytes, size)) = name_field(name) else {
+        return Err(AggregateError::Refused("the name is too long".to_owned()));
+    };
+    // One that is served under another name than its own may get its own.
+    if side.table[slot].record.name() != name && side.has_volume_named(name) {
+        return Err(AggregateError::Refused(format!("volume '{name}' exists or is being deleted")));
+    }
+    if !mutation::broken(Rule::RenameForgotten) {
+        let record = &mut side.table[slot].record;
+        (record.name, record.name_size) = (bytes, size);
+        side.dirty_slots.insert(slot);
+    }
     Ok(())
 }
 

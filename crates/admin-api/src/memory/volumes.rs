@@ -1,12 +1,14 @@
 //! Volumes that are changed.
 
-use crate::changes::{VolumeResize, VolumeSet};
+use super::mounts::Mounts;
+use crate::changes::{VolumeRename, VolumeResize, VolumeSet};
 use crate::error::{AdminError, Code};
-use crate::replies::VolumeInfo;
+use crate::replies::{SnapshotInfo, VolumeInfo};
 
 use std::collections::BTreeMap;
 
 type Volumes = BTreeMap<String, VolumeInfo>;
+type Snapshots = BTreeMap<String, Vec<SnapshotInfo>>;
 
 fn find<'a>(
     volumes: &'a mut Volumes,
@@ -43,4 +45,29 @@ pub(super) fn resize(
         *volume = resized.clone();
     }
     Ok(resized)
+}
+
+pub(super) fn rename(
+    volumes: &mut Volumes,
+    (all_snapshots, mounts): (&mut Snapshots, &mut Mounts),
+    request: &VolumeRename,
+) -> Result<VolumeInfo, AdminError> {
+    let VolumeRename { name, new_name, dry_run } = request;
+    let message = "cannot rename volume";
+    let mut renamed = find(volumes, message, name)?.clone();
+    if volumes.contains_key(new_name) {
+        return Err(AdminError::new(Code::Conflict, message, name)
+            .because(format!("there is a volume '{new_name}'")));
+    }
+    renamed.name.clone_from(new_name);
+    if !dry_run {
+        volumes.remove(name);
+        volumes.insert(new_name.clone(), renamed.clone());
+        let mut snapshots = all_snapshots.remove(name).unwrap_or_default();
+        snapshots.iter_mut().for_each(|snapshot| snapshot.volume.clone_from(new_name));
+        all_snapshots.insert(new_name.clone(), snapshots);
+        let mounted = mounts.values_mut().filter(|volume| *volume == name);
+        mounted.for_each(|volume| volume.clone_from(new_name));
+    }
+    Ok(renamed)
 }

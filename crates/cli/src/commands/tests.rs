@@ -112,6 +112,32 @@ fn a_volume_gets_another_size_and_what_is_promised_is_told() {
     assert!(text.contains(note), "{text}");
 }
 
+#[test]
+fn a_volume_gets_another_name_and_what_becomes_of_clients_is_told() {
+    let session = with_volume();
+    session.ok("stroop snapshot create home@before");
+    session.ok("stroop mount home /mnt/home");
+    session.ok("stroop export add home --client 10.0.0.0/8");
+    let planned = session.ok("stroop volume rename home work --dry-run");
+    assert!(planned.starts_with("home: would be renamed to work\n"), "{planned}");
+    assert!(planned.ends_with("nothing was changed (--dry-run)\n"), "{planned}");
+    session.ok("stroop volume show home");
+    assert_eq!(
+        session.ok("stroop volume rename home work"),
+        "home: renamed to work\nNFS clients that have /home mounted go on; new mounts, and their \
+         fstab, say /work\nit stays mounted on this machine at /mnt/home\n"
+    );
+    session.fails("stroop volume show home", 3);
+    assert!(session.ok("stroop snapshot list work").contains("work@before"));
+    assert!(session.ok("stroop mount").contains("work"));
+    session.ok("stroop volume create home --size 1G");
+    assert_eq!(session.ok("stroop -o name volume rename home spare"), "spare\n");
+    let error = session.fails("stroop volume rename spare work", 4);
+    assert!(error.contains("there is a volume 'work'"), "{error}");
+    session.fails("stroop volume rename work work", 2);
+    session.fails("stroop volume rename nothing other", 3);
+}
+
 /// The disks were blamed, all of which the aggregate has.
 #[test]
 fn regression_a_name_that_is_taken_is_what_is_told() {

@@ -10,7 +10,7 @@ use crate::terminal::Terminal;
 use admin_api::{
     AdminError, Administration, AggregateInfo, AggregateState, Code, DamagedFile, ExportRule,
     Named, Removal, StatusReply, Synced, VolumeCreate, VolumeDelete, VolumeFilter, VolumeInfo,
-    VolumeResize, VolumeSet,
+    VolumeRename, VolumeResize, VolumeSet,
 };
 use units::ByteSize;
 
@@ -104,6 +104,10 @@ pub(super) fn run(
             let output = with_overcommitment(output, node, &volume);
             Ok(if *dry_run { output.planned() } else { output })
         }
+        VolumeCommand::Rename { name, new_name, dry_run } => {
+            let (name, new_name) = (name.clone(), new_name.clone());
+            rename(node, &VolumeRename { name, new_name, dry_run: *dry_run })
+        }
         VolumeCommand::Delete { name, dry_run } => {
             let request = |dry_run| VolumeDelete { name: name.clone(), dry_run };
             let plan = node.volume_delete(&request(true))?;
@@ -114,6 +118,25 @@ pub(super) fn run(
             removal("delete", &node.volume_delete(&request(false))?)
         }
     }
+}
+
+fn rename(node: &dyn Administration, request: &VolumeRename) -> Result<Output, AdminError> {
+    let VolumeRename { name, dry_run, .. } = request;
+    let volume = node.volume_rename(request)?;
+    let new_name = &volume.name;
+    let action = if *dry_run { "would be renamed" } else { "renamed" };
+    let mut output = Output::of(new_name, &volume)?.line(format!("{name}: {action} to {new_name}"));
+    if !volume.exports.is_empty() {
+        output = output.line(format!(
+            "NFS clients that have /{name} mounted go on; new mounts, and their fstab, say \
+             /{new_name}"
+        ));
+    }
+    if !volume.mountpoints.is_empty() {
+        output = output
+            .line(format!("it stays mounted on this machine at {}", volume.mountpoints.join(", ")));
+    }
+    Ok(if *dry_run { output.planned() } else { output })
 }
 
 /// The answer to a destructive act, done or not.

@@ -40,7 +40,7 @@ fn volumes_of_one_name_are_both_served_and_told_apart() {
     let second = node.root("home");
     node.write_file(second, "file", content(2, 9_000));
     open_first(&node);
-    let names: Vec<String> = node.engine.volumes().iter().map(|one| one.name.clone()).collect();
+    let names: Vec<String> = node.engine.volumes().iter().map(|one| one.name()).collect();
     assert_eq!(names, ["home", "home.a1"]);
     assert_eq!((node.root("home"), node.root("home.a1")), (second, first));
     assert_eq!(node.read_file(first, "file").unwrap(), content(1, 9_000));
@@ -114,4 +114,102 @@ fn a_volume_that_is_being_deleted_is_stale_only_when_it_is_gone() {
     assert!(matches!(answer.lock().take(), Some(Ok(()))));
     assert_eq!(node.read_file(root, "file"), Err(FsError::Stale));
     assert!(node.engine.is_gone(root.volume));
+}
+
+fn rename(node: &Node, from: &str, to: &str) -> Result<(), EngineError> {
+    node.wait(|done| node.engine.rename_volume(from, to, done))
+}
+
+/// The names of all volumes, as they are served and as they were given.
+fn names(node: &Node) -> Vec<(String, String)> {
+    let names = node.engine.volumes().into_iter().map(|volume| volume.names());
+    names.map(|names| (names.served, names.given)).collect()
+}
+
+fn plain(name: &str) -> (String, String) {
+    (name.to_owned(), name.to_owned())
+}
+
+#[test]
+fn a_volume_that_is_renamed_keeps_its_handles_and_its_name_through_a_power_cut() {
+    let world = SimulatedWorld::new(10);
+    let node = Node::create(&world, RaidKind::Raid4, false);
+    let root = node.root("home");
+    node.write_file(root, "file", content(1, 9_000));
+    rename(&node, "home", "work").unwrap();
+    assert_eq!(names(&node), [plain("work")]);
+    assert_eq!(node.root("work"), root);
+    assert_eq!(node.read_file(root, "file").unwrap(), content(1, 9_000));
+    let (node, _) = Node::open(&node.power_cut());
+    assert_eq!(names(&node), [plain("work")]);
+    assert_eq!(node.root("work"), root);
+    assert_eq!(node.read_file(root, "file").unwrap(), content(1, 9_000));
+    let refused = rename(&node, "home", "other").unwrap_err();
+    assert!(matches!(refused, EngineError::NotFound { .. }), "{refused}");
+    // The old name is free.
+    node.wait(|done| node.engine.create_volume(VolumeRequest::new("home", "a1", 4096), done))
+        .unwrap();
+    for (from, to) in [("home", "work"), ("work", "home")] {
+        let refused = rename(&node, from, to).unwrap_err();
+        assert!(matches!(refused, EngineError::Exists { .. }), "{refused}");
+    }
+    assert_eq!(names(&node), [plain("home"), plain("work")]);
+}
+
+/// Nobody finds it under a name that a crash may take back.
+#[test]
+fn a_new_name_is_seen_when_it_is_durable() {
+    let world = SimulatedWorld::new(11);
+    let node = Node::create(&world, RaidKind::Raid4, false);
+    let answer = Arc::new(Mutex::new(None));
+    let told = Arc::clone(&answer);
+    let done = Box::new(move |outcome| *told.lock() = Some(outcome));
+    node.engine.rename_volume("home", "work", done);
+    while answer.lock().is_none() {
+        assert!(node.engine.volume_named("home").is_some());
+        assert!(node.engine.volume_named("work").is_none());
+        assert!(node.run(), "it is answered");
+    }
+    assert!(node.engine.volume_named("work").is_some());
+}
+
+/// The way out for volumes of one name.
+#[test]
+fn one_of_two_volumes_of_one_name_gets_another() {
+    let world = SimulatedWorld::new(12);
+    let node = Node::create(&world, RaidKind::Raid4, false);
+    let first = node.root("home");
+    let node = Node::start(&node.power_cut());
+    create_other(&node);
+    create_in_other(&node, "home").unwrap();
+    open_first(&node);
+    let derived = ("home.a1".to_owned(), "home".to_owned());
+    assert_eq!(names(&node), [plain("home"), derived]);
+    let refused = rename(&node, "home.a1", "home").unwrap_err();
+    assert!(matches!(refused, EngineError::Exists { .. }), "{refused}");
+    rename(&node, "home", "work").unwrap();
+    rename(&node, "home.a1", "home").unwrap();
+    assert_eq!(names(&node), [plain("home"), plain("work")]);
+    assert_eq!(node.root("home"), first);
+}
+
+/// It would be served under two names, or find its own taken, when it is back.
+#[test]
+fn the_name_of_a_volume_that_is_away_is_nobodys_new_name() {
+    let world = SimulatedWorld::new(13);
+    let node = Node::create(&world, RaidKind::Raid4, false);
+    create_other(&node);
+    create_in_other(&node, "work").unwrap();
+    go(&node, &[1, 3], true);
+    let aggregate = node.engine.aggregate_named("a1").unwrap();
+    aggregate.force();
+    node.wait(|done| aggregate.request_consistency_point(Some(done))).unwrap_err();
+    drop(aggregate);
+    for _ in 0..2 {
+        let refused = rename(&node, "work", "home").unwrap_err();
+        assert!(matches!(refused, EngineError::Exists { .. }), "{refused}");
+        node.engine.tick();
+        node.settle();
+    }
+    assert!(rename(&node, "home", "other").is_err(), "it is away");
 }

@@ -31,7 +31,7 @@ use admin_api::{
     JournalCopyState, MountInfo, RaidKind, Severity, Time, VolumeInfo, VolumeState,
 };
 use aggregate::AggregateError;
-use dblade::{AggregateSummary, Outage, ServedVolume};
+use dblade::{AggregateSummary, Outage, ServedVolume, VolumeNames};
 use media::Profile;
 use raid::{FillingStatus, FillingWay};
 
@@ -386,20 +386,20 @@ pub(crate) fn check_mount(mount: &MountInfo) -> Option<HealthCheck> {
 
 /// The check of a volume whose name another volume had when it came into service.
 pub(crate) fn check_name(volume: &ServedVolume) -> Option<HealthCheck> {
-    let ServedVolume { name, given_name, .. } = volume;
-    (name != given_name).then(|| HealthCheck {
+    let VolumeNames { served, given } = volume.names();
+    (served != given).then(|| HealthCheck {
         code: "VOLUME_NAME_TAKEN".to_owned(),
         severity: Severity::Warning,
-        object: name.clone(),
+        object: served.clone(),
         now: Vec::new(),
         message: format!(
-            "the volume '{given_name}' of aggregate {} is served under this name: a volume of \
+            "the volume '{given}' of aggregate {} is served under this name: a volume of \
              another aggregate has its own",
             volume.aggregate.parts.identity.name
         ),
         action: format!(
-            "copy the files of one of the two to a volume of another name, and delete that one: \
-             stroop volume delete {given_name}, or {name}"
+            "give one of the two another name: stroop volume rename {served} NAME, or stroop \
+             volume rename {given} NAME"
         ),
     })
 }

@@ -32,14 +32,7 @@ fn check_tiering(message: &str, name: &str, tiering: Tiering) -> Result<(), Admi
 impl Volumes {
     pub(crate) fn create_volume(&self, wanted: &VolumeCreate) -> Result<VolumeInfo, AdminError> {
         let _turn = self.node.turn();
-        if self.node.engine.volume_named(&wanted.name).is_some() {
-            return Err(taken("volume", &wanted.name));
-        }
-        if self.node.engine.away_with_name(&wanted.name).is_some() {
-            return Err(taken("volume", &wanted.name)
-                .because("it is in an aggregate that is out of service")
-                .try_next("another name; or bring the aggregate back (stroop status)"));
-        }
+        self.check_name_free(&wanted.name, None, || taken("volume", &wanted.name))?;
         let aggregates = self.aggregates.aggregate_list();
         let found = aggregates.iter().find(|aggregate| aggregate.name == wanted.aggregate);
         let Some(aggregate) = found else {

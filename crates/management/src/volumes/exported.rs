@@ -18,8 +18,8 @@ impl Volumes {
     ) -> Result<Vec<VolumeExports>, AdminError> {
         let volumes = self.filtered("cannot list exports of", filter)?;
         let exports = volumes.iter().map(|volume| VolumeExports {
-            volume: volume.name.clone(),
-            rules: exports::from_records(&volume.name, &volume.exports()),
+            volume: volume.name(),
+            rules: exports::from_records(&volume.name(), &volume.exports()),
         });
         Ok(exports.collect())
     }

@@ -6,6 +6,7 @@
 
 mod changes;
 mod exported;
+mod naming;
 mod policies;
 mod room;
 mod snapshots;

@@ -22,7 +22,7 @@ impl Volumes {
         &self,
         volume: &ServedVolume,
     ) -> Result<Vec<SnapshotSummary>, AdminError> {
-        let name = &volume.name;
+        let name = &volume.name();
         self.node.waits.request("cannot list snapshots of", name, |done| {
             self.node.engine.snapshots(name, done)
         })
@@ -35,7 +35,7 @@ impl Volumes {
         let mut list = Vec::new();
         for volume in self.filtered("cannot list snapshots of", filter)? {
             let found = self.snapshots_of(&volume)?;
-            list.extend(found.iter().map(|snapshot| info(&volume.name, snapshot)));
+            list.extend(found.iter().map(|snapshot| info(&volume.name(), snapshot)));
         }
         Ok(list)
     }
@@ -54,7 +54,7 @@ impl Volumes {
         }
         let create = SnapshotRequest::Create(wanted.name.clone());
         self.node.waits.request(message, &full_name, |done| {
-            self.node.engine.request_snapshot(&volume.name, create, done);
+            self.node.engine.request_snapshot(&volume.name(), create, done);
         })?;
         let made = self.snapshots_of(&volume)?.into_iter().find(is_wanted);
         let made = made.ok_or_else(|| {
@@ -62,7 +62,7 @@ impl Volumes {
                 .because("the snapshot was taken, but it is gone now: somebody may have deleted it")
         })?;
         tracing::info!(snapshot = full_name, "snapshot created");
-        Ok(info(&volume.name, &made))
+        Ok(info(&volume.name(), &made))
     }
 
     pub(crate) fn delete_snapshot(&self, wanted: &SnapshotDelete) -> Result<Removal, AdminError> {
@@ -74,7 +74,7 @@ impl Volumes {
         if !wanted.dry_run {
             let delete = SnapshotRequest::Delete(wanted.name.clone());
             self.node.waits.request(message, &object, |done| {
-                self.node.engine.request_snapshot(&volume.name, delete, done);
+                self.node.engine.request_snapshot(&volume.name(), delete, done);
             })?;
             tracing::info!(snapshot = object, "snapshot deleted");
         }
@@ -93,19 +93,19 @@ impl Volumes {
         if !newer.is_empty() && !wanted.discard_newer {
             if mutation::broken(Rule::RefusedRestoreDone) {
                 let restore = SnapshotRequest::Restore(wanted.name.clone());
-                self.node.engine.request_snapshot(&volume.name, restore, Box::new(drop));
+                self.node.engine.request_snapshot(&volume.name(), restore, Box::new(drop));
             }
             return Err(AdminError::new(Code::Conflict, message, object)
                 .because(format!("newer snapshots would be lost: {}", newer.join(", ")))
                 .try_next("add --discard-newer, or delete them first"));
         }
         let mut consequences = vec![format!("all changes to {} since", wanted.volume)];
-        let lost = newer.iter().map(|name| format!("snapshot {}", full_name(&volume.name, name)));
+        let lost = newer.iter().map(|name| format!("snapshot {}", full_name(&volume.name(), name)));
         consequences.extend(lost);
         if !wanted.dry_run {
             let restore = SnapshotRequest::Restore(wanted.name.clone());
             self.node.waits.request(message, &object, |done| {
-                self.node.engine.request_snapshot(&volume.name, restore, done);
+                self.node.engine.request_snapshot(&volume.name(), restore, done);
             })?;
             tracing::info!(snapshot = object, "volume restored");
         }

@@ -40,7 +40,7 @@ impl Volumes {
         if filter.volume.is_none() {
             self.check_all_in_service()?;
         }
-        Ok(Synced { volumes: volumes.iter().map(|volume| volume.name.clone()).collect() })
+        Ok(Synced { volumes: volumes.iter().map(|volume| volume.name()).collect() })
     }
 
     /// # Errors

@@ -45,9 +45,9 @@ impl Volumes {
         let failed = volume.aggregate.is_failed();
         VolumeInfo {
             snapshots: self.snapshots_of(volume).map_or(0, |list| list.len() as u64),
-            owner: if failed { ROOT_OWNER } else { self.owner(&volume.name) },
-            exports: exports::from_records(&volume.name, &volume.exports()),
-            mountpoints: self.mountpoints(&volume.name),
+            owner: if failed { ROOT_OWNER } else { self.owner(&volume.name()) },
+            exports: exports::from_records(&volume.name(), &volume.exports()),
+            mountpoints: self.mountpoints(&volume.name()),
             ..Self::glimpse(volume)
         }
     }
@@ -62,7 +62,7 @@ impl Volumes {
         let lacking_feature = volume.damage().as_ref().and_then(VolumeDamage::lacking);
         let damage = volume.damage().filter(|_| lacking_feature.is_none());
         VolumeInfo {
-            name: volume.name.clone(),
+            name: volume.name(),
             id: volume.environment.volume.get(),
             aggregate: volume.aggregate.parts.identity.name.clone(),
             state: state_of(volume),

@@ -32,7 +32,7 @@ pub(crate) struct ExportTable {
 }
 
 impl ExportTable {
-    /// Sets all rules of a volume, known from now on as `name`.
+    /// Sets all rules of a volume, known from now on as `name` and under no other name.
     pub(crate) fn set(
         &self,
         name: &str,
@@ -40,7 +40,10 @@ impl ExportTable {
         rules: &[ExportRule],
     ) {
         let mut tables = self.tables.write();
-        tables.names.insert(name.to_owned(), volume);
+        if tables.names.get(name) != Some(&volume) {
+            tables.names.retain(|_, known| *known != volume);
+            tables.names.insert(name.to_owned(), volume);
+        }
         tables.volumes.insert(volume, Exported { key, rules: rules.to_vec() });
     }
 
@@ -166,6 +169,22 @@ mod tests {
         assert!(table.exports(local).is_empty());
         assert_eq!(table.rule(VOLUME, local), None);
     }
+
+    #[test]
+    fn a_volume_that_is_renamed_is_mounted_under_its_new_name_only() {
+        let table = table(&["127.0.0.1"]);
+        let local = IpAddr::from([127, 0, 0, 1]);
+        table.set("work", (VOLUME, KEY), &["127.0.0.1".parse().unwrap()]);
+        let paths: Vec<String> =
+            table.exports(local).into_iter().map(|export| export.path).collect();
+        assert_eq!(paths, ["/work"]);
+        assert_eq!(table.rule_for_export("home", local), None);
+        assert!(table.rule(VOLUME, local).is_some(), "who has it mounted goes on");
+        table.set("home", (OTHER, KEY), &[]);
+        table.remove("home");
+        assert!(table.rule_for_export("work", local).is_some(), "the old name is another's");
+    }
+
     #[test]
     fn clients_of_unknown_volumes_wait_while_an_aggregate_is_away() {
         let table = table(&[]);

@@ -248,6 +248,25 @@ impl Mounts {
         Ok(())
     }
 
+    /// The mounts of a volume are of another name from now on, here and, unless this fails, at the
+    /// next start. The kernel shows the old name until then.
+    pub(crate) fn rename(&self, volume: &str, new_name: &str) -> std::io::Result<()> {
+        let file = self.file.lock();
+        let mut held = self.held.lock();
+        let Held { mounted, lingering, record, .. } = &mut *held;
+        for one in mounted.values_mut().chain(lingering).filter(|one| one.volume == volume) {
+            one.volume = new_name.to_owned();
+        }
+        let mut is_recorded = false;
+        for one in record.values_mut().filter(|one| one.volume == volume) {
+            one.volume = new_name.to_owned();
+            is_recorded = true;
+        }
+        let text = mount_record::to_text(record);
+        drop(held);
+        if is_recorded { file.store(&text) } else { Ok(()) }
+    }
+
     /// How the directory below a mount that is missing was before it was sealed.
     fn sealed_before(&self, place: &str) -> Option<Before> {
         let held = self.held.lock();

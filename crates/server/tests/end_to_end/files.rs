@@ -21,8 +21,12 @@ pub fn content(seed: u64, length: usize) -> Vec<u8> {
 }
 
 pub fn connect(place: &Place) -> (NfsClient, Handle) {
+    connect_to(place, "/home")
+}
+
+pub fn connect_to(place: &Place, path: &str) -> (NfsClient, Handle) {
     let mut client = NfsClient::connect(place.nfs_address()).unwrap();
-    let root = client.mount("/home").unwrap();
+    let root = client.mount(path).unwrap();
     (client, root)
 }
 

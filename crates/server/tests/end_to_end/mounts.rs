@@ -77,6 +77,29 @@ fn what_was_written_before_a_sync_is_there_after_a_kill() {
     }
 }
 
+/// Programs notice nothing, and the start makes the mount again under the new name.
+#[test]
+fn a_mount_follows_its_volume_to_a_new_name() {
+    let Some((place, server, mountpoint)) = mounted() else { return };
+    let data = content(1, 30_000);
+    fs::write(mountpoint.file("before"), &data).unwrap();
+    let open = fs::File::open(mountpoint.file("before")).unwrap();
+    let told = place.ok(&["volume", "rename", "home", "work"]);
+    assert!(told.contains(&format!("stays mounted on this machine at {}", mountpoint.text())));
+    fs::write(mountpoint.file("after"), &data).unwrap();
+    let shown = place.json(&["volume", "show", "work"]);
+    assert_eq!(shown["mountpoints"][0], mountpoint.text());
+    place.refused(&["volume", "delete", "work", "--yes"], 4);
+    place.ok(&["sync"]);
+    drop(open);
+    server.kill();
+    let _server = place.serve();
+    for name in ["before", "after"] {
+        assert!(fs::read(mountpoint.file(name)).unwrap() == data, "{name} differs");
+    }
+    assert_eq!(place.json(&["mount"])["records"][0]["volume"], "work");
+}
+
 /// `cp`, `sync`, SIGKILL left files of 0 bytes: nothing but the next consistency point, ten seconds
 /// later, made durable what was written.
 #[test]

@@ -1,5 +1,6 @@
-//! Volumes of one name in two aggregates of the real binary.
+//! Names of volumes of the real binary: one name in two aggregates, and volumes that are renamed.
 
+use crate::files::{check, connect, connect_to, fill};
 use crate::place::Place;
 use std::fs;
 
@@ -36,5 +37,30 @@ fn regression_volumes_of_one_name_are_told_apart() {
     assert_eq!(records.len(), 1);
     assert_eq!(records[0]["name"], "home", "the name is free again");
     assert!(!place.ok(&["status"]).contains("VOLUME_NAME_TAKEN"));
+    server.stop();
+}
+
+/// Clients go on with what they have, and find the volume under its new name only.
+#[test]
+fn a_volume_is_renamed_while_an_nfs_client_uses_it() {
+    let (place, server) = Place::with_volume();
+    let (mut client, root) = connect(&place);
+    let model = fill(&mut client, &root, 1);
+    let told = place.ok(&["volume", "rename", "home", "work", "--dry-run"]);
+    assert!(told.starts_with("home: would be renamed to work\n"), "{told}");
+    let told = place.ok(&["volume", "rename", "home", "work"]);
+    assert!(told.contains("NFS clients that have /home mounted go on"), "{told}");
+    check(&mut client, &root, &model);
+    assert!(client.mount("/home").is_err());
+    assert_eq!(client.mount("/work").unwrap(), root);
+    let error = place.refused(&["volume", "show", "home"], 3);
+    assert!(error.contains("home"), "{error}");
+    server.kill();
+    let server = place.serve();
+    let (mut client, _) = connect_to(&place, "/work");
+    check(&mut client, &root, &model);
+    place.ok(&["volume", "create", "home", "--size", "20M"]);
+    let error = place.refused(&["volume", "rename", "home", "work"], 4);
+    assert!(error.contains("there is a volume 'work'"), "{error}");
     server.stop();
 }

@@ -73,12 +73,12 @@ fn no_budget(
         false => Ok(()),
     };
     let volumes = machine.engine.volumes();
-    for served in volumes.iter().filter(|served| !is_neighbours(&served.name)) {
+    for served in volumes.iter().filter(|served| !is_neighbours(&served.name())) {
         let own = match &served.kind {
             VolumeKind::Flexible(volume) => &volume.front.shared.budget,
             VolumeKind::Traditional(volume) => &volume.front.shared.budget,
         };
-        check(&format!("volume {}", served.name), own)?;
+        check(&format!("volume {}", served.name()), own)?;
     }
     match machine.aggregate() {
         Some(aggregate) => check("the aggregate", &aggregate.parts.shared.budget),

@@ -148,8 +148,8 @@ impl Life<'_> {
     /// Which volumes there are: those that there were, and those of a change under way as it likes.
     pub fn recover_volumes(&mut self) -> Result<(), Finding> {
         let volumes = self.machine.engine.volumes();
-        let ours = volumes.iter().filter(|served| !is_neighbours(&served.name));
-        let mut found: Vec<String> = ours.map(|served| served.name.clone()).collect();
+        let ours = volumes.iter().filter(|served| !is_neighbours(&served.name()));
+        let mut found: Vec<String> = ours.map(|served| served.name()).collect();
         match self.change.take() {
             Some(Change::Create(name, plan, _)) if found.contains(&name) => {
                 self.machine.trace.meet("crash: while a volume is created");

@@ -67,11 +67,11 @@ impl Tierings {
         let policy = machine.choices.pick(policies);
         let is_cooling = matches!(policy, TieringPolicy::SnapshotOnly | TieringPolicy::Auto);
         let cooling_days = is_cooling.then_some(2);
-        machine.trace.note(format!("tiering of {}: {policy:?}", volume.name));
+        machine.trace.note(format!("tiering of {}: {policy:?}", volume.name()));
         self.policies.entry(number).or_default().insert(name_of(policy));
         // It may be gone by then, or be traditional, or the log fails.
         let tiering = Tiering { policy, cooling_days };
-        machine.engine.set_tiering(&volume.name, tiering, Box::new(|_| ()));
+        machine.engine.set_tiering(&volume.name(), tiering, Box::new(|_| ()));
     }
 
     /// Days in which clients do nothing: blocks cool and move, though not always for long enough.
@@ -120,7 +120,7 @@ impl Tierings {
             return Ok(());
         }
         for volume in machine.engine.volumes() {
-            let is_restored = restored.contains(volume.name.as_str());
+            let is_restored = restored.contains(volume.name().as_str());
             self.check_volume(machine, &volume, is_restored)?;
         }
         Ok(())
@@ -132,7 +132,7 @@ impl Tierings {
         volume: &ServedVolume,
         is_restored: bool,
     ) -> Result<(), Finding> {
-        let found = |text: String| Err(Finding::Media(format!("volume {}: {text}", volume.name)));
+        let found = |text: String| Err(Finding::Media(format!("volume {}: {text}", volume.name())));
         let in_objects = volume.object_blocks();
         let was = |policy| self.was(volume, policy);
         let age = platform::Clock::wall(&machine.world).get().saturating_sub(volume.created.get());

@@ -175,6 +175,7 @@ const fn met(request: &Request) -> &'static str {
         Request::VolumeDelete(_) => "operator: volume delete",
         Request::VolumeSet(_) => "operator: volume set",
         Request::VolumeResize(_) => "operator: volume resize",
+        Request::VolumeRename(_) => "operator: volume rename",
         Request::SnapshotCreate(_) => "operator: snapshot create",
         Request::SnapshotDelete(_) => "operator: snapshot delete",
         Request::SnapshotRestore(_) => "operator: snapshot restore",

@@ -7,7 +7,7 @@ use super::disks::DiskBook;
 use crate::machine::AGGREGATE;
 use admin_api::{
     AggregateAdd, Code, DiskReplace, ExportRule, Owner, RaidKind, Request, SnapshotRestore,
-    TieringPolicy, VolumeCreate, VolumeSet,
+    TieringPolicy, VolumeCreate, VolumeRename, VolumeSet,
 };
 use std::collections::BTreeMap;
 
@@ -155,6 +155,7 @@ impl Expected {
             Request::VolumeResize(wanted) => {
                 self.volume(&wanted.name)?.size_bytes = wanted.size_bytes;
             }
+            Request::VolumeRename(wanted) => self.rename(wanted)?,
             Request::VolumeDelete(wanted) => {
                 self.volume(&wanted.name)?;
                 if self.mounts.values().any(|volume| *volume == wanted.name) {
@@ -213,6 +214,21 @@ impl Expected {
         wanted.exports.iter().try_for_each(|rule| add_rule(&mut rules, *rule, None))?;
         check_days(wanted.tiering_policy, wanted.tiering_minimum_cooling_days)?;
         self.volumes.insert(wanted.name.clone(), ExpectedVolume::new(wanted));
+        Ok(())
+    }
+
+    fn rename(&mut self, wanted: &VolumeRename) -> Result<(), Code> {
+        if wanted.name == wanted.new_name {
+            return Err(Code::Usage);
+        }
+        self.volume(&wanted.name)?;
+        if self.volumes.contains_key(&wanted.new_name) {
+            return Err(Code::Conflict);
+        }
+        let Some(volume) = self.volumes.remove(&wanted.name) else { return Err(Code::NotFound) };
+        self.volumes.insert(wanted.new_name.clone(), volume);
+        let mounted = self.mounts.values_mut().filter(|volume| **volume == wanted.name);
+        mounted.for_each(|volume| volume.clone_from(&wanted.new_name));
         Ok(())
     }
 
@@ -275,6 +291,7 @@ pub(super) const fn is_dry(request: &Request) -> bool {
         Request::VolumeCreate(wanted) => wanted.dry_run,
         Request::VolumeDelete(wanted) => wanted.dry_run,
         Request::VolumeResize(wanted) => wanted.dry_run,
+        Request::VolumeRename(wanted) => wanted.dry_run,
         Request::SnapshotDelete(wanted) => wanted.dry_run,
         Request::SnapshotRestore(wanted) => wanted.dry_run,
         _ => false,

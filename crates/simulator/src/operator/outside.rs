@@ -138,7 +138,9 @@ impl Clients {
 
 impl FrontEnds for Clients {
     fn set_exports(&self, name: &str, of: (VolumeUuid, HandleKey), rules: &[ExportRule]) {
-        self.0.lock().exports.insert(name.to_owned(), (of.0, rules.to_vec()));
+        let mut told = self.0.lock();
+        told.exports.retain(|_, (volume, _)| *volume != of.0);
+        told.exports.insert(name.to_owned(), (of.0, rules.to_vec()));
     }
 
     fn forget_exports(&self, name: &str) {
@@ -175,6 +177,13 @@ impl FrontEnds for Clients {
         let missing = || AdminError::new(Code::NotFound, "cannot unmount", &mountpoint);
         let volume = volume.ok_or_else(missing)?;
         Ok(MountInfo { volume, mountpoint, missing: None })
+    }
+
+    fn rename_mounts(&self, volume: &str, new_name: &str) -> io::Result<()> {
+        let mut told = self.0.lock();
+        let mounted = told.mounts.values_mut().filter(|of| *of == volume);
+        mounted.for_each(|of| of.replace_range(.., new_name));
+        Ok(())
     }
 
     fn mounts(&self) -> Vec<MountInfo> {

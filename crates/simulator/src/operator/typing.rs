@@ -11,7 +11,8 @@ use admin_api::{
     Access, AggregateAdd, AggregateSet, DiskClear, DiskFail, DiskReplace, DiskZero, ExportAdd,
     ExportRemove, ExportRule, MapShow, MountCreate, MountRemove, Named, Network, Owner, Request,
     ScrubAction, ScrubChange, SnapshotDelete, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove,
-    Squash, TieringPolicy, VolumeCreate, VolumeDelete, VolumeFilter, VolumeResize, VolumeSet,
+    Squash, TieringPolicy, VolumeCreate, VolumeDelete, VolumeFilter, VolumeRename, VolumeResize,
+    VolumeSet,
 };
 use std::net::Ipv4Addr;
 
@@ -49,7 +50,8 @@ impl Typist<'_> {
             }
             24..28 => Request::VolumeSet(self.volume_set()),
             28..32 => Request::VolumeResize(self.volume_resize()),
-            32..46 => {
+            32..36 => Request::VolumeRename(self.volume_rename()),
+            36..46 => {
                 let volume = self.volume();
                 Request::SnapshotCreate(SnapshotName { volume, name: self.any(&SNAPSHOTS) })
             }
@@ -134,6 +136,12 @@ impl Typist<'_> {
         self.any(&held)
     }
 
+    /// Those who work on a volume know it by its name.
+    fn volume_rename(&mut self) -> VolumeRename {
+        let (name, new_name) = (self.quiet_volume(), self.any(&QUIET));
+        VolumeRename { name, new_name, dry_run: self.is_dry() }
+    }
+
     fn volume_resize(&mut self) -> VolumeResize {
         let size_bytes = VOLUME_BYTES_MIN * (1 + self.choices.below(6));
         VolumeResize { name: self.volume(), size_bytes, dry_run: self.is_dry() }
@@ -178,10 +186,15 @@ impl Typist<'_> {
         VolumeSet { name, tiering_policy, tiering_minimum_cooling_days: days }
     }
 
-    fn restore(&mut self) -> Request {
+    /// A volume that only the operator knows, mostly one that is there.
+    fn quiet_volume(&mut self) -> String {
         let names = self.expected.volumes.keys().map(String::as_str);
         let quiet: Vec<&str> = names.filter(|name| !is_worked_on(name)).collect();
-        let volume = if quiet.is_empty() { self.any(&QUIET) } else { self.any(&quiet) };
+        if quiet.is_empty() { self.any(&QUIET) } else { self.any(&quiet) }
+    }
+
+    fn restore(&mut self) -> Request {
+        let volume = self.quiet_volume();
         let name = self.snapshot_of(&volume);
         let (discard_newer, dry_run) = (self.choices.chance(60), self.is_dry());
         Request::SnapshotRestore(SnapshotRestore { volume, name, discard_newer, dry_run })

@@ -28,7 +28,8 @@ pub(super) fn check(expected: &Expected, request: &Request, reply: &Reply) -> Ch
         Reply::VolumeCreate(info)
         | Reply::VolumeShow(info)
         | Reply::VolumeSet(info)
-        | Reply::VolumeResize(info) => check_named(expected, info),
+        | Reply::VolumeResize(info)
+        | Reply::VolumeRename(info) => check_named(expected, info),
         Reply::VolumeList(list) => check_volumes(expected, list),
         Reply::SnapshotCreate(info) => {
             let volume = expected.volumes.get(&info.volume);

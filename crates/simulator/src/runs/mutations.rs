@@ -88,6 +88,7 @@ pub fn lives_of(rule: Rule) -> Lives {
     let operator = matches!(
         rule,
         Rule::ResizeForgotten
+            | Rule::RenameForgotten
             | Rule::ChangeAnsweredEarly
             | Rule::RulesToldEarly
             | Rule::RefusedRestoreDone

@@ -8,7 +8,8 @@
 
 use crate::area_map::{AggregateMap, MapShow};
 use crate::changes::{
-    AggregateOnline, AggregateSet, GroupRemove, VolumeRename, VolumeResize, VolumeSet,
+    AggregateOnline, AggregateSet, GroupRemove, VolumeOffline, VolumeRename, VolumeResize,
+    VolumeSet,
 };
 use crate::check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckRead};
 use crate::error::{AdminError, Code};
@@ -183,6 +184,11 @@ administration! {
     /// Gives a volume another name; says how it is then, or would be. `Conflict` if another volume
     /// has the name.
     VolumeRename volume_rename(request: VolumeRename) -> VolumeInfo;
+    /// Takes a volume offline, with all that was answered durable; says how it is then, or would
+    /// be. `Conflict` while it is mounted on this machine, or if it is offline.
+    VolumeOffline volume_offline(request: VolumeOffline) -> VolumeInfo;
+    /// Brings a volume back that was taken offline; says how it is then. `Conflict` if it was not.
+    VolumeOnline volume_online(request: Named) -> VolumeInfo;
     /// Deletes a volume and its snapshots; `Conflict` while it is mounted on this machine.
     VolumeDelete volume_delete(request: VolumeDelete) -> Removal;
     /// Makes all that was answered before durable, of all volumes or one. `Failed` if an aggregate

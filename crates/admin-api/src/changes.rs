@@ -1,5 +1,6 @@
 //! Changes of what is there: of an aggregate a group that leaves, settings, and its way into
-//! service; of a volume its tiering policy, its size and its name.
+//! service; of a volume its tiering policy, its size, its name, and whether it
+//! is online.
 //!
 //! Invariants and failures: as those of [`crate::requests`].
 
@@ -100,6 +101,23 @@ pub struct VolumeRename {
     /// Only say how it would be.
     #[serde(default)]
     pub dry_run: bool,
+}
+
+/// Takes a volume offline: its clients are turned away until it is brought back.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeOffline {
+    /// The volume.
+    pub name: String,
+    /// Only say how it would be.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+impl Validate for VolumeOffline {
+    fn validate(&self) -> Result<(), AdminError> {
+        validate_name("volume", &self.name)
+    }
 }
 
 impl Validate for VolumeRename {

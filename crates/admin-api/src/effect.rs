@@ -4,7 +4,7 @@
 //! says what it would do changes nothing.
 
 use crate::Request;
-use crate::changes::{AggregateOnline, GroupRemove, VolumeRename, VolumeResize};
+use crate::changes::{AggregateOnline, GroupRemove, VolumeOffline, VolumeRename, VolumeResize};
 use crate::requests::{
     AggregateAdd, AggregateCreate, DiskClear, DiskFail, DiskReplace, DiskZero, SnapshotDelete,
     SnapshotRestore, SpareAdd, SpareRemove, VolumeCreate, VolumeDelete,
@@ -51,6 +51,7 @@ impl Request {
             | Self::VolumeDelete(VolumeDelete { dry_run, .. })
             | Self::VolumeResize(VolumeResize { dry_run, .. })
             | Self::VolumeRename(VolumeRename { dry_run, .. })
+            | Self::VolumeOffline(VolumeOffline { dry_run, .. })
             | Self::SnapshotDelete(SnapshotDelete { dry_run, .. })
             | Self::SnapshotRestore(SnapshotRestore { dry_run, .. }) => !*dry_run,
             Self::DiskLocate(_)
@@ -58,6 +59,7 @@ impl Request {
             | Self::ScrubChange(_)
             | Self::JobChange(_)
             | Self::VolumeSet(_)
+            | Self::VolumeOnline(_)
             | Self::SnapshotCreate(_)
             | Self::ExportAdd(_)
             | Self::ExportRemove(_)

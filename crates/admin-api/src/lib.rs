@@ -43,7 +43,8 @@ pub mod time;
 pub use administration::{Administration, Remote, Reply, Request, Transport, dispatch};
 pub use area_map::{AREA_CELLS_MAX, AggregateMap, AreaCell, GroupAreas, MapShow};
 pub use changes::{
-    AggregateOnline, AggregateSet, GroupRemove, LeavingGroup, VolumeRename, VolumeResize, VolumeSet,
+    AggregateOnline, AggregateSet, GroupRemove, LeavingGroup, VolumeOffline, VolumeRename,
+    VolumeResize, VolumeSet,
 };
 pub use check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckPin, CheckRead, CheckedState};
 pub use error::{AdminError, Code};

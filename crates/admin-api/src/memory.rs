@@ -17,7 +17,8 @@ mod volumes;
 
 use crate::area_map::{AggregateMap, MapShow};
 use crate::changes::{
-    AggregateOnline, AggregateSet, GroupRemove, LeavingGroup, VolumeRename, VolumeResize, VolumeSet,
+    AggregateOnline, AggregateSet, GroupRemove, LeavingGroup, VolumeOffline, VolumeRename,
+    VolumeResize, VolumeSet,
 };
 use crate::check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckRead};
 use crate::error::{AdminError, Code};
@@ -190,6 +191,7 @@ impl Administration for MemoryAdministration {
             listeners: vec![Listener { protocol: "nfs".into(), address: "127.0.0.1:2049".into() }],
             aggregates: state.aggregates.values().cloned().collect(),
             volumes: state.volumes.len() as u64,
+            offline_volumes: volumes::offline(&state.volumes),
             mounts,
             metrics: telemetry::Snapshot::default(),
         })
@@ -578,6 +580,7 @@ impl Administration for MemoryAdministration {
             id,
             aggregate: request.aggregate.clone(),
             state: VolumeState::Online,
+            taken_offline: false,
             traditional: false,
             tiering_policy: request.tiering_policy,
             tiering_minimum_cooling_days: request
@@ -628,6 +631,14 @@ impl Administration for MemoryAdministration {
     fn volume_rename(&self, request: &VolumeRename) -> Result<VolumeInfo, AdminError> {
         let State { volumes, snapshots, mounts, .. } = &mut *self.state.lock();
         volumes::rename(volumes, (snapshots, mounts), request)
+    }
+
+    fn volume_offline(&self, request: &VolumeOffline) -> Result<VolumeInfo, AdminError> {
+        volumes::take_offline(&mut self.state.lock().volumes, request)
+    }
+
+    fn volume_online(&self, request: &Named) -> Result<VolumeInfo, AdminError> {
+        volumes::bring_online(&mut self.state.lock().volumes, request)
     }
 
     fn volume_delete(&self, request: &VolumeDelete) -> Result<Removal, AdminError> {

@@ -268,6 +268,10 @@ pub struct VolumeInfo {
     pub aggregate: String,
     /// How it is.
     pub state: VolumeState,
+    /// Whether an administrator took it offline. Nothing is wrong with it then, and it comes back
+    /// when it is told to.
+    #[serde(default)]
+    pub taken_offline: bool,
     /// Whether it is a traditional volume, an aggregate of its own.
     pub traditional: bool,
     /// Which of its blocks lie in the object stores of its aggregate.
@@ -498,6 +502,9 @@ pub struct StatusReply {
     pub aggregates: Vec<AggregateInfo>,
     /// How many volumes there are.
     pub volumes: u64,
+    /// Those that an administrator took offline, in order of name.
+    #[serde(default)]
+    pub offline_volumes: Vec<String>,
     /// Mounts on this machine.
     pub mounts: Vec<MountInfo>,
     /// All metrics.

@@ -9,16 +9,16 @@ use crate::change::owed;
 use crate::engine::{Done, Engine};
 use crate::error::EngineError;
 use crate::features::{self, FeatureInUse};
-use crate::log_copies;
-use crate::names;
 use crate::served::{ServedVolume, VolumeKind};
 use crate::summary::{AggregateSummary, SnapshotSummary, VolumeSummary};
+use crate::{log_copies, names, offline, service};
 use affinity::{Access, Outcome};
 use aggregate::{Acted, Aggregate, AggregateError, FreezeScope, Tiering};
 use cowfs::cache::BufferCache;
 use cowfs::logical::Logical;
 use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Reader};
+use file_service::Attributes;
 use ondisk::pointer::DualPointer;
 use ondisk::records::{ExportRuleRecord, VolumeRecord};
 use ondisk::root::metafile;
@@ -260,6 +260,16 @@ impl Engine {
     /// nothing.
     pub fn rename_volume(self: &Arc<Self>, volume: &str, name: &str, done: Done<()>) {
         names::rename(self, volume, name, done);
+    }
+
+    /// Takes a volume offline, or brings it back: see [`crate::offline`].
+    pub fn set_volume_offline(&self, volume: &str, is_offline: bool, done: Done<()>) {
+        offline::set(self, volume, is_offline, done);
+    }
+
+    /// The attributes of a volume's root directory, whether or not clients are served.
+    pub fn root_attributes(self: &Arc<Self>, volume: &str, done: file_service::Done<Attributes>) {
+        service::root_attributes(self, volume, done);
     }
 
     /// Gives a flexible volume another size.

@@ -6,7 +6,7 @@
 //! Invariants: an orphan is freed by a mutation like any other, in the volume's logical affinity.
 
 use crate::engine::Engine;
-use crate::host::Host;
+use crate::host::{Asker, Host};
 use crate::messages::Mutate;
 use crate::served::{Fronted, ServedVolume, VolumeKind};
 use affinity::{Access, Outcome};
@@ -55,7 +55,7 @@ impl Engine {
             else {
                 return;
             };
-            reap_orphans(Host { engine, served, fronted });
+            reap_orphans(Host { asker: Asker::Node, engine, served, fronted });
         };
         volume.front().set_background(Box::new(hook));
     }

@@ -4,7 +4,7 @@
 //! Invariants: nobody is answered before what was promised by the caller's [`Durability`] is true.
 
 use crate::engine::Engine;
-use crate::served::{Fronted, ServedVolume};
+use crate::served::{Fronted, ServedVolume, Standing};
 use affinity::{AffinityId, Message, Outcome};
 use aggregate::AggregateError;
 use cowfs::logical::Logical;
@@ -18,8 +18,18 @@ use platform::mutation::{self, Rule};
 use std::sync::Arc;
 use units::InodeNumber;
 
+/// For whom a message works.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Asker {
+    /// A client: not served while the volume is offline.
+    Client,
+    /// The node itself.
+    Node,
+}
+
 /// A volume as its messages hold it.
 pub(crate) struct Host<P: Pointer> {
+    pub asker: Asker,
     pub engine: Arc<Engine>,
     pub served: Arc<ServedVolume>,
     pub fronted: Arc<dyn Fronted<P>>,
@@ -28,6 +38,7 @@ pub(crate) struct Host<P: Pointer> {
 impl<P: Pointer> Clone for Host<P> {
     fn clone(&self) -> Self {
         Self {
+            asker: self.asker,
             engine: Arc::clone(&self.engine),
             served: Arc::clone(&self.served),
             fronted: Arc::clone(&self.fronted),
@@ -84,6 +95,13 @@ impl<P: Pointer> Host<P> {
         if self.served.is_gone() {
             let volume = self.served.environment.identity;
             return Err(Halt::Error(self.engine.absence_of(volume)));
+        }
+        if self.asker == Asker::Client {
+            match self.served.standing() {
+                Standing::Online => {}
+                Standing::GoingOffline => return Err(Halt::Error(FsError::Offline)),
+                Standing::Offline => return Err(Halt::Error(FsError::Stale)),
+            }
         }
         if self.fronted.front().is_unreadable() {
             return Err(Halt::Error(FsError::Io));

@@ -33,6 +33,7 @@ mod lost_log;
 mod mending;
 mod messages;
 mod names;
+mod offline;
 mod open;
 mod outage;
 mod outages;

@@ -22,6 +22,17 @@ pub enum VolumeKind {
     Traditional(Arc<TraditionalVolume>),
 }
 
+/// Whether clients of a volume are served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Standing {
+    /// They are.
+    Online,
+    /// They wait: it is about to be offline, and is not if the power goes now.
+    GoingOffline,
+    /// They are turned away.
+    Offline,
+}
+
 /// What a volume is called.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VolumeNames {
@@ -46,6 +57,7 @@ pub struct ServedVolume {
     names: RwLock<VolumeNames>,
     exports: RwLock<Arc<Vec<ExportRuleRecord>>>,
     tiering: RwLock<Tiering>,
+    standing: RwLock<Standing>,
     gone: AtomicBool,
 }
 
@@ -68,6 +80,10 @@ impl ServedVolume {
             names: RwLock::new(VolumeNames { served: name, given: record.name().to_owned() }),
             exports: RwLock::new(Arc::new(exports)),
             tiering: RwLock::new(Tiering::of(record)),
+            standing: RwLock::new(match record.is_offline() {
+                true => Standing::Offline,
+                false => Standing::Online,
+            }),
             gone: AtomicBool::new(false),
         })
     }
@@ -122,6 +138,20 @@ impl ServedVolume {
     #[must_use]
     pub fn object_blocks(&self) -> u64 {
         self.aggregate.object_blocks_of(self.environment.volume)
+    }
+
+    /// Whether an administrator has taken it offline.
+    #[must_use]
+    pub fn is_offline(&self) -> bool {
+        self.standing() != Standing::Online
+    }
+
+    pub(crate) fn standing(&self) -> Standing {
+        *self.standing.read()
+    }
+
+    pub(crate) fn set_standing(&self, standing: Standing) {
+        *self.standing.write() = standing;
     }
 
     /// The volume was deleted: whoever still has a handle gets `Stale`.

@@ -4,16 +4,18 @@
 //! Most calls are operations as they are, of which [`CarryOut`] has a list. Reads, writes and
 //! commits are in [`crate::data`], sizes in [`crate::statistics`], holds in [`crate::holds`].
 //!
-//! Invariants: no call blocks. A handle of a volume that is not online is `Stale`.
+//! Invariants: no call blocks. A handle of a volume that is gone or offline is `Stale`.
 
 use crate::engine::Engine;
-use crate::host::Host;
+use crate::host::{Asker, Host};
 use crate::messages::{Ask, Mutate};
-use crate::served::VolumeKind;
+use crate::served::{ServedVolume, Standing, VolumeKind};
 use affinity::{AffinityId, Message};
 use cowfs::pointer::Pointer;
 use cowfs::reader::HeldBlocks;
-use file_service::{Call, Caller, Done, Durability, FileHandle, FsError, Limits, calls};
+use file_service::{
+    Attributes, Call, Caller, Done, Durability, FileHandle, FsError, Limits, calls,
+};
 use operations::{Mutation, Query, Scope, Scoped};
 use std::sync::Arc;
 use units::Timestamp;
@@ -87,15 +89,7 @@ impl Service {
         let Some(served) = engine.volume_of(&file) else {
             return done(Err(engine.absence_of(file.volume)));
         };
-        let (affinity, message) = match served.kind.clone() {
-            VolumeKind::Flexible(volume) => {
-                work.message(Host { engine, served, fronted: volume }, done)
-            }
-            VolumeKind::Traditional(volume) => {
-                work.message(Host { engine, served, fronted: volume }, done)
-            }
-        };
-        self.0.scheduler.send_direct(affinity, message);
+        send((engine, served), Asker::Client, work, done);
     }
 
     pub(crate) fn ask<Q: Query + 'static>(
@@ -129,6 +123,44 @@ impl Service {
     pub(crate) fn scope(&self, caller: &Caller) -> Scope {
         Scope { caller: caller.clone(), now: self.now() }
     }
+}
+
+/// Sends work on a volume, running it here if its affinity is free.
+fn send<T: 'static>(
+    (engine, served): (Arc<Engine>, Arc<ServedVolume>),
+    asker: Asker,
+    work: impl Work<T>,
+    done: Done<T>,
+) {
+    let scheduler = engine.scheduler.clone();
+    let (affinity, message) = match served.kind.clone() {
+        VolumeKind::Flexible(volume) => {
+            work.message(Host { asker, engine, served, fronted: volume }, done)
+        }
+        VolumeKind::Traditional(volume) => {
+            work.message(Host { asker, engine, served, fronted: volume }, done)
+        }
+    };
+    scheduler.send_direct(affinity, message);
+}
+
+/// The handle of a volume's root directory.
+fn root_of(served: &ServedVolume) -> FileHandle {
+    served.environment.handle(
+        units::InodeNumber(ondisk::root::metafile::ROOT_DIRECTORY),
+        operations::format::ROOT_GENERATION,
+        units::SnapshotId::ACTIVE,
+    )
+}
+
+/// See [`Engine::root_attributes`].
+pub(crate) fn root_attributes(engine: &Arc<Engine>, volume: &str, done: Done<Attributes>) {
+    let Some(served) = engine.volume_named(volume) else {
+        return done(Err(FsError::NotFound));
+    };
+    let query = calls::GetAttributes { file: root_of(&served) };
+    let work = AskWork(query, engine.configuration.clock.wall());
+    send((Arc::clone(engine), served), Asker::Node, work, done);
 }
 
 /// A call that the engine carries out.
@@ -185,12 +217,11 @@ impl CarryOut for calls::Root {
             let is_away = service.0.away_with_name(&self.name).is_some();
             return done(Err(if is_away { FsError::Offline } else { FsError::NotFound }));
         };
-        let file = served.environment.handle(
-            units::InodeNumber(ondisk::root::metafile::ROOT_DIRECTORY),
-            operations::format::ROOT_GENERATION,
-            units::SnapshotId::ACTIVE,
-        );
-        service.ask(file, operations::GetRoot, service.now(), done);
+        if served.standing() == Standing::Offline {
+            // Whoever mounts it is told what a stranger is.
+            return done(Err(FsError::NotFound));
+        }
+        service.ask(root_of(&served), operations::GetRoot, service.now(), done);
     }
 }
 

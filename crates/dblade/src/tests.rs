@@ -29,6 +29,7 @@ mod full;
 mod log_copies;
 mod lost_log;
 mod memory;
+mod offline;
 mod outage;
 mod probe;
 mod quarantine;

@@ -10,7 +10,7 @@ use admin_api::{
     MountCreate, MountInfo, MountRemove, Named, Removal, ScrubChange, ScrubInfo, SnapshotDelete,
     SnapshotInfo, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove, StatusReply, Synced,
     UpgradeReport, VolumeCreate, VolumeDelete, VolumeExports, VolumeFilter, VolumeInfo,
-    VolumeRename, VolumeResize, VolumeSet,
+    VolumeOffline, VolumeRename, VolumeResize, VolumeSet,
 };
 
 impl Management {
@@ -171,6 +171,14 @@ impl Administration for Management {
 
     fn volume_rename(&self, request: &VolumeRename) -> Result<VolumeInfo, AdminError> {
         self.volumes.rename_volume(request)
+    }
+
+    fn volume_offline(&self, request: &VolumeOffline) -> Result<VolumeInfo, AdminError> {
+        self.volumes.take_offline(request)
+    }
+
+    fn volume_online(&self, request: &Named) -> Result<VolumeInfo, AdminError> {
+        self.volumes.bring_online(request)
     }
 
     fn volume_delete(&self, request: &VolumeDelete) -> Result<Removal, AdminError> {

@@ -9,7 +9,6 @@ use crate::ports::FrontEnds;
 use crate::waits::Waits;
 use admin_api::AdminError;
 use dblade::{Engine, ServedVolume};
-use file_service::FileService;
 use ondisk::label::{DiskRole, RaidKind};
 use platform::Clock;
 use platform::sync::{Mutex, MutexGuard};
@@ -66,7 +65,6 @@ pub(crate) struct LeftOut {
 /// See the module.
 pub(crate) struct Node {
     pub engine: Arc<Engine>,
-    pub service: Arc<dyn FileService>,
     pub clock: Arc<dyn Clock>,
     pub front_ends: Arc<dyn FrontEnds>,
     pub waits: Waits,
@@ -86,7 +84,6 @@ impl Node {
         waits: Waits,
     ) -> Self {
         Self {
-            service: Arc::new(dblade::Service(Arc::clone(&engine))),
             engine,
             clock,
             front_ends,

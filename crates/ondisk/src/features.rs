@@ -158,9 +158,19 @@ pub const TIERING: Feature = Feature {
     meaning: "cold blocks move to object stores, and the container map counts their ages",
 };
 
+/// The volume is offline. A build that lacks the feature would serve it.
+pub const OFFLINE: Feature = Feature {
+    scope: FeatureScope::Volume,
+    class: FeatureClass::Incompatible,
+    bit: 1,
+    name: "offline",
+    date: "2026-11",
+    meaning: "an administrator took the volume offline, and nobody is served until he says so",
+};
+
 /// All features. Append only.
 pub const FEATURES: &[Feature] =
-    &[DOUBLE_PARITY, TRIPLE_PARITY, REMOVED_GROUPS, MOVED_BLOCKS, TIERING, LOG_COPIES];
+    &[DOUBLE_PARITY, TRIPLE_PARITY, REMOVED_GROUPS, MOVED_BLOCKS, TIERING, LOG_COPIES, OFFLINE];
 
 /// The features of a class that this build has.
 fn known_bits(scope: FeatureScope, class: FeatureClass) -> u64 {
@@ -235,6 +245,16 @@ impl FeatureSet {
         if let Some(entry) = self.names.iter_mut().find(|entry| entry.class == 0) {
             *entry = FeatureName::of(class.number(), bit, name);
         }
+    }
+
+    /// Notes that the feature is in use no longer: no content depends on it.
+    pub fn clear(&mut self, feature: &Feature) {
+        let word = self.word_mut(feature.class);
+        *word = U64::new(word.get() & !(1 << feature.bit));
+        let is_its = |entry: &&mut FeatureName| {
+            (entry.class, entry.bit) == (feature.class.number(), feature.bit)
+        };
+        self.names.iter_mut().filter(is_its).for_each(|entry| *entry = FeatureName::new_zeroed());
     }
 
     /// The features that this build lacks, whatever they forbid.
@@ -359,6 +379,20 @@ mod tests {
             assert_eq!(set.validate(feature.scope, "it"), Ok(()));
             assert_eq!(set.to_string(), feature.name);
         }
+    }
+
+    #[test]
+    fn a_feature_that_is_not_used_any_more_leaves_no_trace() {
+        let mut set = FeatureSet::empty();
+        set.set(&MOVED_BLOCKS);
+        set.set(&OFFLINE);
+        set.clear(&OFFLINE);
+        let mut only = FeatureSet::empty();
+        only.set(&MOVED_BLOCKS);
+        assert_eq!(set, only);
+        set.clear(&OFFLINE);
+        set.clear(&MOVED_BLOCKS);
+        assert_eq!(set, FeatureSet::empty());
     }
 
     #[test]

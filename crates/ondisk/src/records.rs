@@ -6,7 +6,7 @@
 //! Fails: `validate` names the field.
 
 use crate::damage::Damage;
-use crate::features::{FeatureScope, FeatureSet};
+use crate::features::{FeatureScope, FeatureSet, OFFLINE};
 use crate::inode::InodeRecord;
 use std::fmt;
 use units::{BLOCK_SIZE, Block, SnapshotUuid, VolumeUuid};
@@ -20,7 +20,8 @@ pub const EXPORT_RULES_MAX: usize = 64;
 
 /// `state` of an empty record.
 pub const STATE_EMPTY: u8 = 0;
-/// `state` of a volume or snapshot in use.
+/// `state` of a volume or snapshot in use. A volume that is offline has the feature
+/// [`OFFLINE`] beside it.
 pub const STATE_ONLINE: u8 = 1;
 /// `state` of a volume or snapshot that is being deleted in the background.
 pub const STATE_DELETING: u8 = 2;
@@ -184,6 +185,12 @@ impl VolumeRecord {
     #[must_use]
     pub fn name(&self) -> &str {
         name_of(&self.name, self.name_size).unwrap_or("")
+    }
+
+    /// Whether an administrator took the volume offline.
+    #[must_use]
+    pub fn is_offline(&self) -> bool {
+        self.features.has(&OFFLINE)
     }
 
     /// # Errors

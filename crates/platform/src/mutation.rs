@@ -238,6 +238,8 @@ rules! {
         "a volume's new size is not written"
     RenameForgotten "rename-forgotten"
         "a volume's new name is not written"
+    OfflineForgotten "offline-forgotten"
+        "that a volume is offline is not written"
     SealUnchecked "seal-unchecked"
         "a handle is taken from a client without a look at its code"
     VerifierKept "verifier-kept"

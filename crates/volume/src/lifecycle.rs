@@ -1,5 +1,5 @@
 //! The life of a volume: it is made, opened, given another name, other export rules or another
-//! size, and deleted.
+//! size, taken offline, and deleted.
 //!
 //! What is made, changed or deleted is an action of a freeze, in three steps: *check*, *promise*
 //! the space of its first image, *apply*. The volume table is the record of it. Whoever was told
@@ -24,7 +24,7 @@ use cowfs::budget::{Budget, Overhead, Spender, VOLUME_OVERHEAD_BLOCKS};
 use cowfs::logical::{Logical, Shared};
 use cowfs::reader::{Progress, Reader, Stop};
 use cowfs::space::Space;
-use ondisk::features::FeatureScope;
+use ondisk::features::{FeatureScope, OFFLINE};
 use ondisk::pointer::{DualPointer, PhysicalPointer};
 use ondisk::records::{
     EXPORT_RULES_MAX, ExportRuleRecord, STATE_ONLINE, VOLUME_FLEXIBLE, VOLUME_TRADITIONAL,
@@ -305,6 +305,30 @@ pub fn rename(
         (record.name, record.name_size) = (bytes, size);
         side.dirty_slots.insert(slot);
     }
+    Ok(())
+}
+
+/// Notes that a volume is offline, or not any more; part of a freeze's action. What is in memory of
+/// it stays, and so does its work in the background: only clients are turned away.
+///
+/// # Errors
+/// Why it cannot be changed.
+pub fn set_offline(
+    scope: &mut FreezeScope<'_, '_>,
+    volume: VolumeId,
+    is_offline: bool,
+) -> Result<(), AggregateError> {
+    let side = scope.block_side();
+    let slot = side.changeable_slot_of(volume)?;
+    let record = &mut side.table[slot].record;
+    if mutation::broken(Rule::OfflineForgotten) {
+        return Ok(());
+    }
+    match is_offline {
+        true => record.features.set(&OFFLINE),
+        false => record.features.clear(&OFFLINE),
+    }
+    side.dirty_slots.insert(slot);
     Ok(())
 }
 

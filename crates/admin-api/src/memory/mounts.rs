@@ -22,6 +22,11 @@ pub(super) fn mount(
     }
     let found = volumes.get_mut(volume);
     let found = found.ok_or_else(|| AdminError::missing("cannot mount", "volume", volume))?;
+    if found.taken_offline {
+        return Err(AdminError::new(Code::Conflict, "cannot mount", volume)
+            .because("it is offline")
+            .try_next(format!("stroop volume online {volume}")));
+    }
     found.mountpoints.push(mountpoint.clone());
     mounts.insert(mountpoint.clone(), volume.clone());
     Ok(info((mountpoint, volume)))

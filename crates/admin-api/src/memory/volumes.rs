@@ -1,9 +1,10 @@
 //! Volumes that are changed.
 
 use super::mounts::Mounts;
-use crate::changes::{VolumeRename, VolumeResize, VolumeSet};
+use crate::changes::{VolumeOffline, VolumeRename, VolumeResize, VolumeSet};
 use crate::error::{AdminError, Code};
-use crate::replies::{SnapshotInfo, VolumeInfo};
+use crate::replies::{SnapshotInfo, VolumeInfo, VolumeState};
+use crate::requests::Named;
 
 use std::collections::BTreeMap;
 
@@ -70,4 +71,46 @@ pub(super) fn rename(
         mounted.for_each(|volume| volume.clone_from(new_name));
     }
     Ok(renamed)
+}
+
+/// The volumes that are offline.
+pub(super) fn offline(volumes: &Volumes) -> Vec<String> {
+    let offline = volumes.values().filter(|volume| volume.taken_offline);
+    offline.map(|volume| volume.name.clone()).collect()
+}
+
+pub(super) fn take_offline(
+    volumes: &mut Volumes,
+    request: &VolumeOffline,
+) -> Result<VolumeInfo, AdminError> {
+    let message = "cannot take offline volume";
+    let volume = find(volumes, message, &request.name)?;
+    let refused =
+        |cause: String| AdminError::new(Code::Conflict, message, &request.name).because(cause);
+    if volume.taken_offline {
+        return Err(refused("it is offline".to_owned()));
+    }
+    if let Some(mountpoint) = volume.mountpoints.first() {
+        return Err(refused(format!("it is mounted at {mountpoint}"))
+            .try_next(format!("stroop unmount {}", units::shell_word(mountpoint))));
+    }
+    let offline = VolumeInfo { state: VolumeState::Offline, taken_offline: true, ..volume.clone() };
+    if !request.dry_run {
+        volume.clone_from(&offline);
+    }
+    Ok(offline)
+}
+
+pub(super) fn bring_online(
+    volumes: &mut Volumes,
+    request: &Named,
+) -> Result<VolumeInfo, AdminError> {
+    let message = "cannot bring online volume";
+    let volume = find(volumes, message, &request.name)?;
+    if !volume.taken_offline {
+        return Err(AdminError::new(Code::Conflict, message, &request.name)
+            .because("it was not taken offline"));
+    }
+    (volume.state, volume.taken_offline) = (VolumeState::Online, false);
+    Ok(volume.clone())
 }

@@ -23,6 +23,11 @@ pub(super) fn status(
     for line in disks_with_errors(&status) {
         output = output.line(line);
     }
+    for volume in &status.offline_volumes {
+        output = output.line(format!(
+            "volume {volume} is offline, by an administrator: stroop volume online {volume}"
+        ));
+    }
     for mount in &status.mounts {
         output = output.line(format!("mount {} at {}", mount.volume, mount.mountpoint));
     }

@@ -138,6 +138,31 @@ fn a_volume_gets_another_name_and_what_becomes_of_clients_is_told() {
     session.fails("stroop volume rename nothing other", 3);
 }
 
+#[test]
+fn a_volume_goes_offline_and_comes_back_and_is_no_alarm_meanwhile() {
+    let session = with_volume();
+    session.ok("stroop export add home --client 10.0.0.0/8");
+    session.ok("stroop mount home /mnt/home");
+    let error = session.fails("stroop volume offline home", 4);
+    assert!(error.contains("stroop --config x unmount /mnt/home"), "{error}");
+    session.ok("stroop unmount /mnt/home");
+    let planned = session.ok("stroop volume offline home --dry-run");
+    assert!(planned.contains("home: would be offline") && planned.contains("(--dry-run)"));
+    let told = session.ok("stroop volume offline home");
+    assert!(told.contains("home: offline; all that was written is durable\n"), "{told}");
+    assert!(told.contains("its clients get 'stale file handle'"), "{told}");
+    assert!(told.contains("stroop --config x volume online home"), "{told}");
+    let list = session.ok("stroop volume list --no-header");
+    assert!(list.contains(" offline ") && !list.contains("OFFLINE"), "{list}");
+    assert!(session.ok("stroop volume show home").contains("offline     by an administrator"));
+    assert!(session.ok("stroop status").contains("volume home is offline, by an administrator"));
+    let error = session.fails("stroop mount home /mnt/home", 4);
+    assert!(error.contains("it is offline"), "{error}");
+    session.fails("stroop volume offline home", 4);
+    assert!(session.ok("stroop volume online home").starts_with("home: online, exported to"));
+    session.fails("stroop volume online home", 4);
+}
+
 /// The disks were blamed, all of which the aggregate has.
 #[test]
 fn regression_a_name_that_is_taken_is_what_is_told() {

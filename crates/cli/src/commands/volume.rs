@@ -10,7 +10,7 @@ use crate::terminal::Terminal;
 use admin_api::{
     AdminError, Administration, AggregateInfo, AggregateState, Code, DamagedFile, ExportRule,
     Named, Removal, StatusReply, Synced, VolumeCreate, VolumeDelete, VolumeFilter, VolumeInfo,
-    VolumeRename, VolumeResize, VolumeSet,
+    VolumeOffline, VolumeRename, VolumeResize, VolumeSet,
 };
 use units::ByteSize;
 
@@ -108,6 +108,14 @@ pub(super) fn run(
             let (name, new_name) = (name.clone(), new_name.clone());
             rename(node, &VolumeRename { name, new_name, dry_run: *dry_run })
         }
+        VolumeCommand::Offline { name, dry_run } => {
+            take_offline(node, &VolumeOffline { name: name.clone(), dry_run: *dry_run })
+        }
+        VolumeCommand::Online { name } => {
+            let volume = node.volume_online(&Named { name: name.clone() })?;
+            let line = format!("{name}: {}, {}", volume.state, exported(&volume.exports));
+            Ok(Output::of(name, &volume)?.line(line))
+        }
         VolumeCommand::Delete { name, dry_run } => {
             let request = |dry_run| VolumeDelete { name: name.clone(), dry_run };
             let plan = node.volume_delete(&request(true))?;
@@ -117,6 +125,39 @@ pub(super) fn run(
             confirm(terminal, options, "delete", &plan)?;
             removal("delete", &node.volume_delete(&request(false))?)
         }
+    }
+}
+
+fn take_offline(node: &dyn Administration, request: &VolumeOffline) -> Result<Output, AdminError> {
+    let volume = node.volume_offline(request)?;
+    let mut output = Output::of(&volume.name, &volume)?;
+    if request.dry_run {
+        output = output.line(format!(
+            "{}: would be offline; nobody is served until it is brought back",
+            volume.name
+        ));
+    } else {
+        output = output.line(format!("{}: offline; all that was written is durable", volume.name));
+    }
+    if !volume.exports.is_empty() {
+        output = output.line(format!(
+            "{}: its clients get 'stale file handle', and their handles are good again when it is \
+             back",
+            exported(&volume.exports)
+        ));
+    }
+    if request.dry_run {
+        return Ok(output.planned());
+    }
+    Ok(output.next(format!("stroop volume online {}", volume.name)))
+}
+
+/// The state in a word. One that an administrator chose is no alarm.
+fn state_of(volume: &VolumeInfo) -> String {
+    let is_whole = volume.damage.is_none() && volume.lacking_feature.is_none();
+    match volume.taken_offline && is_whole {
+        true => "offline".to_owned(),
+        false => volume.state.to_string(),
     }
 }
 
@@ -296,7 +337,7 @@ fn table(volumes: &[VolumeInfo]) -> Table {
         table.row([
             volume.name.clone(),
             volume.aggregate.clone(),
-            volume.state.to_string(),
+            state_of(volume),
             ByteSize(volume.size_bytes).to_string(),
             ByteSize(volume.live_bytes).to_string(),
             ByteSize(volume.snapshot_bytes).to_string(),
@@ -339,7 +380,7 @@ fn show(volume: &VolumeInfo) -> Result<Output, AdminError> {
     output.head = vec![
         format!("volume      {}", volume.name),
         format!("aggregate   {}", volume.aggregate),
-        format!("state       {}", volume.state),
+        format!("state       {}", state_of(volume)),
         format!("kind        {}", if volume.traditional { "traditional" } else { "thin" }),
         format!("tiering     {}", tiering(volume)),
         format!("created     {}", volume.created),
@@ -360,6 +401,12 @@ fn show(volume: &VolumeInfo) -> Result<Output, AdminError> {
         format!("mounted     {mounted}"),
         exported(&volume.exports),
     ];
+    if volume.taken_offline {
+        output.head.extend([
+            String::new(),
+            format!("offline     by an administrator: stroop volume online {}", volume.name),
+        ]);
+    }
     if let Some(feature) = &volume.lacking_feature {
         output.head.extend([
             String::new(),

@@ -43,6 +43,11 @@ impl Status {
             listeners: self.node.front_ends.listeners(),
             aggregates,
             volumes: volumes.len() as u64,
+            offline_volumes: volumes
+                .iter()
+                .filter(|volume| volume.taken_offline)
+                .map(|volume| volume.name.clone())
+                .collect(),
             mounts,
             metrics: self.registry.snapshot(),
         }

@@ -176,17 +176,19 @@ impl Volumes {
     pub(crate) fn mount(&self, wanted: &MountCreate) -> Result<MountInfo, AdminError> {
         let message = "cannot mount";
         let identity = self.find(message, &wanted.volume)?.environment.identity;
+        self.check_online(message, &wanted.volume)?;
         // Not in the turn: the kernel is asked about a path, which may hang for as long as it
         // likes, on a dead server's export or on one of this node.
         let mounted = self.node.front_ends.mount(wanted)?;
         let found = {
             let _turn = self.node.turn();
-            self.find(message, &wanted.volume)
+            self.check_online(message, &wanted.volume)
+                .and_then(|()| self.find(message, &wanted.volume))
         };
         if found.as_ref().is_ok_and(|volume| volume.environment.identity == identity) {
             return Ok(mounted);
         }
-        // It was deleted meanwhile.
+        // It was deleted, renamed or taken offline meanwhile.
         let mountpoint = mounted.mountpoint;
         self.node.front_ends.unmount(&MountRemove { mountpoint })?;
         found.and_then(|_| Err(AdminError::missing(message, "volume", &wanted.volume)))

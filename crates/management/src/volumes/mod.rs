@@ -7,6 +7,7 @@
 mod changes;
 mod exported;
 mod naming;
+mod offline;
 mod policies;
 mod room;
 mod snapshots;

@@ -5,7 +5,6 @@ use crate::volumes::policies::{shown_policy, stored_tiering};
 use crate::volumes::room::Volumes;
 use admin_api::{AggregateInfo, DamagedFile, Owner, Time, VolumeCreate, VolumeInfo, VolumeState};
 use dblade::{GivenUp, ServedVolume, VolumeDamage, VolumeKind};
-use file_service::{Caller, calls};
 use std::sync::Arc;
 use units::BLOCK_SIZE_U64;
 
@@ -19,6 +18,7 @@ impl Volumes {
             id: 0,
             aggregate: wanted.aggregate.clone(),
             state: VolumeState::Online,
+            taken_offline: false,
             traditional: false,
             tiering_policy: wanted.tiering_policy,
             tiering_minimum_cooling_days: stored_tiering(wanted).days(),
@@ -66,6 +66,7 @@ impl Volumes {
             id: volume.environment.volume.get(),
             aggregate: volume.aggregate.parts.identity.name.clone(),
             state: state_of(volume),
+            taken_offline: volume.is_offline(),
             traditional,
             tiering_policy: shown_policy(volume.tiering().policy),
             tiering_minimum_cooling_days: volume.tiering().days(),
@@ -93,17 +94,15 @@ impl Volumes {
     }
 
     fn owner(&self, volume: &str) -> Owner {
-        match self.node.waits.wait_for(|done| {
-            self.node.service.root(&Caller::root(), calls::Root { name: volume.to_owned() }, done)
-        }) {
-            Some(Ok(root)) => Owner { uid: root.attributes.uid, gid: root.attributes.gid },
+        match self.node.waits.wait_for(|done| self.node.engine.root_attributes(volume, done)) {
+            Some(Ok(root)) => Owner { uid: root.uid, gid: root.gid },
             _ => ROOT_OWNER,
         }
     }
 }
 
 fn state_of(volume: &ServedVolume) -> VolumeState {
-    if volume.aggregate.is_failed() || volume.is_unreadable() {
+    if volume.aggregate.is_failed() || volume.is_unreadable() || volume.is_offline() {
         VolumeState::Offline
     } else if volume.damage().is_some() {
         VolumeState::ReadOnly

@@ -1,7 +1,9 @@
-//! Names of volumes of the real binary: one name in two aggregates, and volumes that are renamed.
+//! Volumes of the real binary that change: one name in two aggregates, a new name, and volumes that
+//! are taken offline.
 
 use crate::files::{check, connect, connect_to, fill};
 use crate::place::Place;
+use nfs_client::{NfsClient, NfsFailure};
 use std::fs;
 
 /// The disks of the first were not there when the second was made.
@@ -62,5 +64,46 @@ fn a_volume_is_renamed_while_an_nfs_client_uses_it() {
     place.ok(&["volume", "create", "home", "--size", "20M"]);
     let error = place.refused(&["volume", "rename", "home", "work"], 4);
     assert!(error.contains("there is a volume 'work'"), "{error}");
+    server.stop();
+}
+
+/// Its clients are turned away, also after a restart, and go on with what they had.
+#[test]
+fn a_volume_is_offline_until_it_is_brought_back() {
+    const STALE: u32 = 70;
+    let (place, server) = Place::with_volume();
+    let (mut client, root) = connect(&place);
+    let model = fill(&mut client, &root, 1);
+    place.ok(&["volume", "offline", "home", "--dry-run"]);
+    check(&mut client, &root, &model);
+    let told = place.ok(&["volume", "offline", "home"]);
+    assert!(told.contains("all that was written is durable") && told.contains("stale"), "{told}");
+    let status = |failure: NfsFailure| match failure {
+        NfsFailure::Status(status) => status,
+        other => panic!("{other:?}"),
+    };
+    let stale = |client: &mut NfsClient| {
+        let refused = client.lookup(&root, "large").map(drop).unwrap_err();
+        assert_eq!(status(refused), STALE);
+        assert!(client.mount("/home").is_err());
+    };
+    stale(&mut client);
+    server.kill();
+    let server = place.serve();
+    let mut client = NfsClient::connect(place.nfs_address()).unwrap();
+    stale(&mut client);
+    let shown = place.json(&["volume", "show", "home"]);
+    assert_eq!((&shown["state"], &shown["taken_offline"]), (&"OFFLINE".into(), &true.into()));
+    let told = place.ok(&["status", "--check"]);
+    assert!(told.contains("volume home is offline, by an administrator"), "{told}");
+    let error = place.refused(&["volume", "offline", "home"], 4);
+    assert!(error.contains("it is offline"), "{error}");
+    let error = place.refused(&["mount", "home", place.path("state").to_str().unwrap()], 4);
+    assert!(error.contains("stroop volume online home"), "{error}");
+    place.ok(&["snapshot", "create", "home@meanwhile"]);
+    place.ok(&["volume", "online", "home"]);
+    check(&mut client, &root, &model);
+    client.mount("/home").unwrap();
+    place.refused(&["volume", "online", "home"], 4);
     server.stop();
 }

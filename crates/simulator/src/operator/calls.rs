@@ -176,6 +176,8 @@ const fn met(request: &Request) -> &'static str {
         Request::VolumeSet(_) => "operator: volume set",
         Request::VolumeResize(_) => "operator: volume resize",
         Request::VolumeRename(_) => "operator: volume rename",
+        Request::VolumeOffline(_) => "operator: volume offline",
+        Request::VolumeOnline(_) => "operator: volume online",
         Request::SnapshotCreate(_) => "operator: snapshot create",
         Request::SnapshotDelete(_) => "operator: snapshot delete",
         Request::SnapshotRestore(_) => "operator: snapshot restore",

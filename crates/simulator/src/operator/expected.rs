@@ -18,6 +18,7 @@ pub(super) struct ExpectedVolume {
     pub(super) owner: Owner,
     pub(super) exports: Vec<ExportRule>,
     pub(super) policy: TieringPolicy,
+    pub(super) is_offline: bool,
     /// The days that were chosen.
     chosen_days: Option<u16>,
     /// Oldest first.
@@ -31,6 +32,7 @@ impl ExpectedVolume {
             owner: wanted.owner.unwrap_or(Owner { uid: 0, gid: 0 }),
             exports: wanted.exports.clone(),
             policy: wanted.tiering_policy,
+            is_offline: false,
             chosen_days: wanted.tiering_minimum_cooling_days,
             snapshots: Vec::new(),
         }
@@ -155,6 +157,8 @@ impl Expected {
             Request::VolumeResize(wanted) => {
                 self.volume(&wanted.name)?.size_bytes = wanted.size_bytes;
             }
+            Request::VolumeOffline(wanted) => self.set_offline(&wanted.name, true)?,
+            Request::VolumeOnline(wanted) => self.set_offline(&wanted.name, false)?,
             Request::VolumeRename(wanted) => self.rename(wanted)?,
             Request::VolumeDelete(wanted) => {
                 self.volume(&wanted.name)?;
@@ -191,8 +195,8 @@ impl Expected {
                 }
             }
             Request::FuseMount(wanted) => {
-                self.volume(&wanted.volume)?;
-                if self.mounts.contains_key(&wanted.mountpoint) {
+                let is_offline = self.volume(&wanted.volume)?.is_offline;
+                if is_offline || self.mounts.contains_key(&wanted.mountpoint) {
                     return Err(Code::Conflict);
                 }
                 self.mounts.insert(wanted.mountpoint.clone(), wanted.volume.clone());
@@ -214,6 +218,16 @@ impl Expected {
         wanted.exports.iter().try_for_each(|rule| add_rule(&mut rules, *rule, None))?;
         check_days(wanted.tiering_policy, wanted.tiering_minimum_cooling_days)?;
         self.volumes.insert(wanted.name.clone(), ExpectedVolume::new(wanted));
+        Ok(())
+    }
+
+    fn set_offline(&mut self, name: &str, is_offline: bool) -> Result<(), Code> {
+        let is_mounted = self.mounts.values().any(|volume| volume == name);
+        let volume = self.volume(name)?;
+        if volume.is_offline == is_offline || is_mounted && is_offline {
+            return Err(Code::Conflict);
+        }
+        volume.is_offline = is_offline;
         Ok(())
     }
 
@@ -292,6 +306,7 @@ pub(super) const fn is_dry(request: &Request) -> bool {
         Request::VolumeDelete(wanted) => wanted.dry_run,
         Request::VolumeResize(wanted) => wanted.dry_run,
         Request::VolumeRename(wanted) => wanted.dry_run,
+        Request::VolumeOffline(wanted) => wanted.dry_run,
         Request::SnapshotDelete(wanted) => wanted.dry_run,
         Request::SnapshotRestore(wanted) => wanted.dry_run,
         _ => false,

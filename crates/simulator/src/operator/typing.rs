@@ -11,8 +11,8 @@ use admin_api::{
     Access, AggregateAdd, AggregateSet, DiskClear, DiskFail, DiskReplace, DiskZero, ExportAdd,
     ExportRemove, ExportRule, MapShow, MountCreate, MountRemove, Named, Network, Owner, Request,
     ScrubAction, ScrubChange, SnapshotDelete, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove,
-    Squash, TieringPolicy, VolumeCreate, VolumeDelete, VolumeFilter, VolumeRename, VolumeResize,
-    VolumeSet,
+    Squash, TieringPolicy, VolumeCreate, VolumeDelete, VolumeFilter, VolumeOffline, VolumeRename,
+    VolumeResize, VolumeSet,
 };
 use std::net::Ipv4Addr;
 
@@ -51,7 +51,8 @@ impl Typist<'_> {
             24..28 => Request::VolumeSet(self.volume_set()),
             28..32 => Request::VolumeResize(self.volume_resize()),
             32..36 => Request::VolumeRename(self.volume_rename()),
-            36..46 => {
+            36..40 => self.offline_or_online(),
+            40..46 => {
                 let volume = self.volume();
                 Request::SnapshotCreate(SnapshotName { volume, name: self.any(&SNAPSHOTS) })
             }
@@ -134,6 +135,16 @@ impl Typist<'_> {
             return self.any(&SNAPSHOTS);
         }
         self.any(&held)
+    }
+
+    /// Those who work on a volume want it online.
+    fn offline_or_online(&mut self) -> Request {
+        let name = self.quiet_volume();
+        let is_offline = self.expected.volumes.get(&name).is_some_and(|volume| volume.is_offline);
+        if is_offline == self.choices.chance(WRONG_PERCENT) {
+            return Request::VolumeOffline(VolumeOffline { name, dry_run: self.is_dry() });
+        }
+        Request::VolumeOnline(Named { name })
     }
 
     /// Those who work on a volume know it by its name.

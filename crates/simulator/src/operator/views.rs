@@ -29,7 +29,9 @@ pub(super) fn check(expected: &Expected, request: &Request, reply: &Reply) -> Ch
         | Reply::VolumeShow(info)
         | Reply::VolumeSet(info)
         | Reply::VolumeResize(info)
-        | Reply::VolumeRename(info) => check_named(expected, info),
+        | Reply::VolumeRename(info)
+        | Reply::VolumeOffline(info)
+        | Reply::VolumeOnline(info) => check_named(expected, info),
         Reply::VolumeList(list) => check_volumes(expected, list),
         Reply::SnapshotCreate(info) => {
             let volume = expected.volumes.get(&info.volume);
@@ -79,7 +81,12 @@ pub(super) fn check_volumes(expected: &Expected, list: &[VolumeInfo]) -> Checked
 fn check_volume(expected: &Expected, volume: &ExpectedVolume, info: &VolumeInfo) -> Checked {
     let name = &info.name;
     same(&format!("aggregate of {name}"), &AGGREGATE, &info.aggregate.as_str())?;
-    same(&format!("state of {name}"), &VolumeState::Online, &info.state)?;
+    let state = if volume.is_offline { VolumeState::Offline } else { VolumeState::Online };
+    same(
+        &format!("state of {name}"),
+        &(state, volume.is_offline),
+        &(info.state, info.taken_offline),
+    )?;
     same(&format!("damage of {name}"), &None, &info.damage)?;
     same(&format!("damaged files of {name}"), &0, &info.damaged_files.len())?;
     same(&format!("size of {name}"), &volume.size_bytes, &info.size_bytes)?;
@@ -161,6 +168,9 @@ fn check_aggregate(expected: &Expected, info: &AggregateInfo) -> Checked {
 
 fn check_status(expected: &Expected, status: &StatusReply) -> Checked {
     same("volumes in the status", &(expected.volumes.len() as u64), &status.volumes)?;
+    let offline = expected.volumes.iter().filter(|(_, volume)| volume.is_offline);
+    let offline: Vec<String> = offline.map(|(name, _)| name.clone()).collect();
+    same("volumes offline in the status", &offline, &status.offline_volumes)?;
     check_mounts(expected, &status.mounts)?;
     check_aggregates(expected, &status.aggregates)
 }

@@ -1,0 +1,103 @@
+//! `stroop volume`.
+
+use admin_api::{ExportRule, TieringPolicy};
+use clap::Subcommand;
+use units::ByteSize;
+
+/// `stroop volume`.
+#[derive(Subcommand, Debug)]
+pub enum VolumeCommand {
+    /// Make a volume
+    Create {
+        /// Its name
+        name: String,
+        /// The aggregate to make it in [default: the only one]
+        #[arg(long, value_name = "NAME")]
+        aggr: Option<String>,
+        /// Its size: 20G; volumes are thin and take only what they hold
+        #[arg(long)]
+        size: ByteSize,
+        /// Who owns its root directory: USER, UID or UID:GID [default: root]
+        #[arg(long)]
+        owner: Option<String>,
+        /// Who may mount it over NFS: 10.0.0.0/8:rw; may be given more than once. Options are
+        /// rw or ro, root, all or none for whom to make anonymous, anonuid=N, anongid=N, secure
+        /// (ports below 1024 only), nosnapshots
+        #[arg(long, value_name = "CLIENT[:OPTION]...")]
+        export: Vec<ExportRule>,
+        /// Which of its blocks lie in the object stores of its aggregate: see `volume set`
+        #[arg(long, value_name = "POLICY", default_value = "none")]
+        tiering_policy: TieringPolicy,
+        /// Days after which a block is cold: see `volume set`
+        #[arg(long, value_name = "DAYS")]
+        tiering_minimum_cooling_days: Option<u16>,
+        /// Only say what would be done
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// All volumes
+    List,
+    /// One volume
+    Show {
+        /// Its name
+        name: String,
+    },
+    /// Change a volume
+    Set {
+        /// Its name
+        name: String,
+        /// Which of its blocks lie in the object stores of its aggregate: none more than do;
+        /// snapshot-only, cold ones that only snapshots hold; auto, cold ones; all, soon after they
+        /// were written. With snapshot-only and auto what clients read at random moves back
+        #[arg(long, value_name = "none|snapshot-only|auto|all")]
+        tiering_policy: Option<TieringPolicy>,
+        /// Days after which a block that was neither written nor read at random is cold, 2 to 183
+        /// [default: 2 for snapshot-only, 31 for auto]
+        #[arg(long, value_name = "DAYS")]
+        tiering_minimum_cooling_days: Option<u16>,
+    },
+    /// Give a volume another size, larger or smaller; down to what its files and snapshots use
+    Resize {
+        /// Its name
+        name: String,
+        /// The size that its users see: 10G is 10 GiB, 10GB is 10,000,000,000 bytes
+        #[arg(long)]
+        size: ByteSize,
+        /// Only say how it would be
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Give a volume another name, while it is used: clients that have it mounted go on, new mounts
+    /// use the new name
+    Rename {
+        /// Its name
+        name: String,
+        /// The name that it gets
+        new_name: String,
+        /// Only say how it would be
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Take a volume offline, also after a restart: its clients are told that their handles are
+    /// stale, until it is brought back
+    Offline {
+        /// Its name
+        name: String,
+        /// Only say what would be done
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Bring a volume back that was taken offline; handles that clients have are good again
+    Online {
+        /// Its name
+        name: String,
+    },
+    /// Delete a volume with its snapshots
+    Delete {
+        /// Its name
+        name: String,
+        /// Only say what would go
+        #[arg(long)]
+        dry_run: bool,
+    },
+}

@@ -78,7 +78,8 @@ make_root() {
     mknod -m 666 "$root/dev/fuse" c 10 229
 }
 
-inside() { chroot "$root" /usr/bin/env -i PATH=/usr/bin:/usr/sbin DEBIAN_FRONTEND=noninteractive "$@"; }
+as_inside=(chroot "$root" /usr/bin/env -i PATH=/usr/bin:/usr/sbin DEBIAN_FRONTEND=noninteractive)
+inside() { "${as_inside[@]}" "$@"; }
 
 install_package() { dpkg --root="$root" --install "$package" >"$work/dpkg" 2>&1 || fail "$(cat "$work/dpkg")"; }
 
@@ -89,7 +90,8 @@ serve() {
     capabilities=-all$(sed 's/\(^\| \)\(cap_\)\?/,+/g' <<<"$capabilities")
     rm -f "$work/fifo" "$work/log"
     mkfifo "$work/fifo"
-    inside setpriv --reuid stroop --regid stroop --clear-groups --no-new-privs \
+    # A program and no function, so that its number is that of the server.
+    "${as_inside[@]}" setpriv --reuid stroop --regid stroop --clear-groups --no-new-privs \
         --bounding-set "$capabilities" --inh-caps "$capabilities" --ambient-caps "$capabilities" \
         stroop serve 2>"$work/fifo" &
     server=$!

@@ -26,16 +26,24 @@ impl Members {
         self.leaving_spares.lock().clone()
     }
 
+    /// What the labels of all disks say of the format.
+    fn features(&self) -> BTreeMap<String, FeatureSet> {
+        let layout = self.layout();
+        let members = layout.groups.iter().flat_map(|group| &group.members);
+        let devices = members.filter_map(|member| member.device());
+        devices.map(|device| (device.name().to_owned(), device.features())).collect()
+    }
+
     pub(crate) fn report(&self) -> Report {
-        // Before the state is locked: it looks at labels.
-        let saved = self.saved_errors();
+        // Before the state is locked: labels are locked before it, as whoever changes them does.
+        let labels = Labels { errors: self.saved_errors(), features: self.features() };
         let state = self.state.lock();
         let layout = self.layout();
         let groups = layout.groups.iter().zip(&state.groups).zip(layout.geometry.groups());
         let groups = groups.map(|((group, disks), place)| {
             let members = group.members.iter().enumerate();
             let members = members
-                .map(|(index, member)| status_of(member, disks, index, (place.regions, &saved)));
+                .map(|(index, member)| status_of(member, disks, index, (place.regions, &labels)));
             let members: Vec<MemberStatus> = members.collect();
             let is_rotational =
                 members.iter().filter_map(|member| member.media).any(Profile::is_rotational);
@@ -49,6 +57,13 @@ impl Members {
             waits_for_superblock: filled.any(|(_, filled)| !filled.has_superblock),
         }
     }
+}
+
+/// What the labels of all disks say.
+struct Labels {
+    errors: BTreeMap<DiskUuid, Known>,
+    /// By the disk's name.
+    features: BTreeMap<String, FeatureSet>,
 }
 
 /// The disks of all groups that are being filled.
@@ -69,12 +84,12 @@ fn fillings_of(groups: &[GroupState]) -> Vec<FillingStatus> {
     fillings
 }
 
-/// How a disk of a group is; `saved` is what the labels say of errors.
+/// How a disk of a group is.
 fn status_of(
     member: &Member,
     disks: &GroupState,
     index: usize,
-    (regions, saved): (u64, &BTreeMap<DiskUuid, Known>),
+    (regions, labels): (u64, &Labels),
 ) -> MemberStatus {
     let seat = member.seat();
     let state = match (disks.filled(index), disks.reason(index)) {
@@ -101,12 +116,13 @@ fn status_of(
         });
     let is_away = disks.lost(index).is_some() && state != MemberState::Online;
     let media = seat.device.as_ref().map(|device| device.profile());
-    let features = seat.device.as_ref().map(|device| device.features());
-    let features = features.unwrap_or_else(FeatureSet::empty);
     let name = seat.device.map(|device| device.name().to_owned());
+    // A disk that came into its place in this very moment shows its features at the next look.
+    let features = name.as_ref().and_then(|name| labels.features.get(name).copied());
+    let features = features.unwrap_or_else(FeatureSet::empty);
     let (identity, role) = (seat.identity, member.role);
     let (errors, sickness) = {
-        let saved = saved.get(&identity).copied().unwrap_or_default();
+        let saved = labels.errors.get(&identity).copied().unwrap_or_default();
         disks.errors_of(index, identity, saved)
     };
     MemberStatus {

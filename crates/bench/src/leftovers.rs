@@ -1,16 +1,19 @@
-//! What a bench makes and must not leave behind: directories, files, processes.
+//! What a bench makes and must not leave behind: directories, files, processes, mountpoints.
 //!
 //! Everything is in one list from before it is made until it is gone. Values that own something
 //! remove it when they are dropped; when the bench is interrupted, [`clean_up_and_exit`] removes
 //! what is in the list, because nothing is dropped then.
 //!
 //! Invariants: while an interrupted bench cleans up, nothing new is made: whoever wants to make
-//! something waits for the end of the process. Servers are ended before their directories go.
+//! something waits for the end of the process. Servers are ended before their directories go, and a
+//! directory that a server sealed below its mount can be removed by then.
 //!
 //! Fails: never; what cannot be removed is named on standard error.
 
 use crate::process::pause;
 use platform::sync::{Mutex, RwLock};
+use rustix::fs::{IFlags, Mode};
+use rustix::mount::UnmountFlags;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::fs;
 use std::io;
@@ -26,10 +29,16 @@ struct Left {
     paths: Vec<PathBuf>,
     /// Directories that go if they are empty.
     parents: Vec<PathBuf>,
+    /// Directories that a server mounts at.
+    mountpoints: Vec<PathBuf>,
 }
 
-static LEFT: Mutex<Left> =
-    Mutex::new(Left { processes: Vec::new(), paths: Vec::new(), parents: Vec::new() });
+static LEFT: Mutex<Left> = Mutex::new(Left {
+    processes: Vec::new(),
+    paths: Vec::new(),
+    parents: Vec::new(),
+    mountpoints: Vec::new(),
+});
 /// Held by commands that are under way, which make files.
 static COMMANDS: RwLock<()> = RwLock::new(());
 
@@ -49,6 +58,45 @@ impl Drop for Leftover {
         let mut left = LEFT.lock();
         remove(&self.0);
         left.paths.retain(|path| *path != self.0);
+    }
+}
+
+/// A directory that a server mounts at. A server that is stopped seals the directory below, for its
+/// next start; with this value it is as any other.
+pub(crate) struct Mountpoint(PathBuf);
+
+impl Mountpoint {
+    /// Lists a directory at which something is about to be mounted.
+    pub(crate) fn at(path: PathBuf) -> Self {
+        LEFT.lock().mountpoints.push(path.clone());
+        Self(path)
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Mountpoint {
+    fn drop(&mut self) {
+        let mut left = LEFT.lock();
+        free(&self.0);
+        left.mountpoints.retain(|path| *path != self.0);
+    }
+}
+
+/// Frees a directory of what is mounted on it, and of its seal.
+fn free(mountpoint: &Path) {
+    // The server that it was is at its end.
+    let _ = rustix::mount::unmount(mountpoint, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
+    let _ = rustix::fs::chmod(mountpoint, Mode::RWXU);
+    let Ok(directory) = fs::File::open(mountpoint) else { return };
+    if let Ok(mut flags) = rustix::fs::ioctl_getflags(&directory)
+        && flags.contains(IFlags::IMMUTABLE)
+    {
+        flags.remove(IFlags::IMMUTABLE);
+        let _ = rustix::fs::ioctl_setflags(&directory, flags);
     }
 }
 
@@ -129,6 +177,7 @@ pub fn clean_up_and_exit(status: i32) -> ! {
     for (process, is_polite) in &left.processes {
         end(*process, *is_polite);
     }
+    left.mountpoints.iter().for_each(|path| free(path));
     left.paths.iter().rev().for_each(|path| remove(path));
     for parent in left.parents.iter().rev() {
         let _ = fs::remove_dir(parent);

@@ -8,7 +8,7 @@
 
 mod files;
 
-use crate::leftovers::{self, Leftover};
+use crate::leftovers::{self, Leftover, Mountpoint};
 use crate::machine::Machine;
 use crate::node::BenchError;
 use crate::process::{NodeBench, NodeProcess, Process, VOLUME, wait_until};
@@ -33,13 +33,19 @@ struct Side {
 /// A mount of ours.
 struct Mounted {
     node: NodeProcess,
-    mountpoint: String,
+    mountpoint: Mountpoint,
+}
+
+impl Mounted {
+    fn place(&self) -> String {
+        self.mountpoint.path().display().to_string()
+    }
 }
 
 impl Drop for Mounted {
     fn drop(&mut self) {
         // The node ends all mounts when it stops.
-        let _ = self.node.command(&["unmount", &self.mountpoint]);
+        let _ = self.node.command(&["unmount", &self.place()]);
     }
 }
 
@@ -53,7 +59,7 @@ pub fn fuse(bench: &NodeBench, progress: &mut dyn FnMut(&str)) -> Result<Report,
     let mut notes = Vec::new();
     progress("mounting");
     let mounted = mount(bench)?;
-    let ours = Path::new(&mounted.mountpoint).join("data");
+    let ours = mounted.mountpoint.path().join("data");
     let mut sides = vec![Side { name: "stroop", role: None, path: ours }];
     let nothing = match nothing(bench) {
         Ok((process, path)) => {
@@ -98,9 +104,9 @@ fn selected(bench: &NodeBench) -> Result<Vec<Case>, BenchError> {
 
 fn mount(bench: &NodeBench) -> Result<Mounted, BenchError> {
     let node = NodeProcess::start(bench)?;
-    let mountpoint = directory(bench, "mnt")?.display().to_string();
-    node.command(&["mount", VOLUME, &mountpoint])?;
-    Ok(Mounted { node, mountpoint })
+    let mounted = Mounted { node, mountpoint: Mountpoint::at(directory(bench, "mnt")?) };
+    mounted.node.command(&["mount", VOLUME, &mounted.place()])?;
+    Ok(mounted)
 }
 
 fn directory(bench: &NodeBench, name: &str) -> Result<PathBuf, BenchError> {

@@ -62,3 +62,19 @@ fn a_node_that_is_measured_is_stopped_and_leaves_no_files() {
         fs::read_dir(&directory).unwrap().map(|it| it.unwrap().file_name()).collect();
     assert_eq!(left, ["own"]);
 }
+
+/// The directory below the mount of a node that was stopped stayed immutable, and with it the
+/// bench's directory.
+#[test]
+fn regression_a_mount_that_is_measured_leaves_no_directory() {
+    if fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_err() {
+        eprintln!("skipped: /dev/fuse cannot be opened");
+        return;
+    }
+    let place = Place::new();
+    let words = ["fuse", "--file-size", "16M", "--rounds", "1000", "--seconds", "0.1"];
+    let (directory, mut bench) = begin(&place, &words, "round 1 of");
+    interrupt(&mut bench);
+    assert!(!runs(&directory), "its node has ended");
+    assert!(!directory.exists(), "it was made for the bench");
+}

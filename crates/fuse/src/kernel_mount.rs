@@ -31,15 +31,39 @@ const HELPER_SOCKET_VARIABLE: &str = "_FUSE_COMMFD";
 const DEAD_MAX: usize = 16;
 const MOUNT_TABLE: &str = "/proc/self/mountinfo";
 
+/// A directory that was looked at: a volume can be mounted on it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Looked {
+    /// Its absolute path.
+    pub(crate) path: PathBuf,
+    /// The kernel's number of the mount that it is in, by which a mount that came upon it since is
+    /// known.
+    mount: u64,
+}
+
+/// Whether a mount is at `path` whose server has died. The kernel answers `stat` by itself for a
+/// while, from attributes that it knows; `statfs` it never answers by itself.
+fn is_dead(path: &Path) -> bool {
+    matches!(rustix::fs::statfs(path), Err(rustix::io::Errno::NOTCONN))
+}
+
+/// The kernel's number of the mount that `path` leads into.
+fn mount_of(path: &Path) -> io::Result<u64> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(path, flags, Mode::empty())?;
+    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", opened.as_raw_fd()))?;
+    let number = text.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok());
+    number.ok_or_else(|| io::ErrorKind::Unsupported.into())
+}
+
 /// The mountpoint as an absolute path, if a volume can be mounted on it.
-pub(crate) fn check_mountpoint(path: &Path) -> Result<PathBuf, MountError> {
-    let absolute = path.canonicalize().and_then(|path| path.metadata().map(|found| (path, found)));
-    let (absolute, found) = absolute.map_err(|source| match source.raw_os_error() {
-        Some(error) if error == rustix::io::Errno::NOTCONN.raw_os_error() => {
-            MountError::Dead { path: path.to_owned() }
-        }
-        _ => MountError::Mountpoint { path: path.to_owned(), source },
-    })?;
+pub(crate) fn check_mountpoint(path: &Path) -> Result<Looked, MountError> {
+    if is_dead(path) {
+        return Err(MountError::Dead { path: path.to_owned() });
+    }
+    let failed = |source| MountError::Mountpoint { path: path.to_owned(), source };
+    let absolute = path.canonicalize().map_err(failed)?;
+    let found = absolute.metadata().map_err(failed)?;
     if !found.is_dir() {
         return Err(MountError::NotDirectory { path: absolute });
     }
@@ -54,7 +78,10 @@ pub(crate) fn check_mountpoint(path: &Path) -> Result<PathBuf, MountError> {
         MountError::Mountpoint { path, source }
     })?;
     match names.next() {
-        None => Ok(absolute),
+        None => {
+            let mount = mount_of(&absolute).map_err(failed)?;
+            Ok(Looked { path: absolute, mount })
+        }
         Some(found) => {
             let found = found.map(|found| found.file_name().to_string_lossy().into_owned());
             Err(MountError::NotEmpty { path: absolute, found: found.unwrap_or_default() })
@@ -68,10 +95,7 @@ pub(crate) fn check_mountpoint(path: &Path) -> Result<PathBuf, MountError> {
 /// If the kernel keeps one there.
 pub fn detach_dead(path: &Path) -> io::Result<usize> {
     for count in 0..DEAD_MAX {
-        let is_dead = path.metadata().is_err_and(|error| {
-            error.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error())
-        });
-        if !is_dead {
+        if !is_dead(path) {
             return Ok(count);
         }
         match detach(path) {
@@ -87,6 +111,8 @@ pub fn detach_dead(path: &Path) -> io::Result<usize> {
 /// One line of the mount table.
 #[derive(PartialEq, Eq, Debug)]
 struct Mounted {
+    /// The kernel's number of the mount that it lies on.
+    parent: u64,
     device_minor: u32,
     kind: String,
 }
@@ -100,13 +126,26 @@ fn mounted_at(path: &Path) -> Option<Mounted> {
 fn find_mount(table: &str, path: &str) -> Option<Mounted> {
     let line = |line: &str| {
         let mut fields = line.split(' ');
-        let device = fields.nth(2)?;
+        let parent = fields.nth(1)?.parse().ok()?;
+        let device = fields.next()?;
         let at = fields.nth(1)?;
         let kind = line.split(" - ").nth(1)?.split(' ').next()?;
         let device_minor = device.split(':').nth(1)?.parse().ok()?;
-        (unescape(at) == path).then(|| Mounted { device_minor, kind: kind.to_owned() })
+        (unescape(at) == path).then(|| Mounted { parent, device_minor, kind: kind.to_owned() })
     };
     table.lines().filter_map(line).next_back()
+}
+
+/// Whether anything is mounted at a path, which is absolute and without symbolic links; its type.
+#[must_use]
+pub fn mounted_type(path: &Path) -> Option<String> {
+    mounted_at(path).map(|mounted| mounted.kind)
+}
+
+/// Whether what is uppermost at a place lies on what was looked at there: the kernel puts a mount
+/// upon one that somebody else made meanwhile.
+pub(crate) fn lies_on(looked: &Looked) -> bool {
+    mounted_at(&looked.path).is_some_and(|at| at.parent == looked.mount)
 }
 
 /// The table writes space, tab, newline and backslash as three octal digits.
@@ -287,6 +326,63 @@ fn unmount_by_helper(path: &Path) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{FuseMount, PreparedMount};
+    use file_service::FileService;
+    use file_service::memory::{MemoryFileSystem, VolumeOptions};
+    use platform::linux::SystemClock;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    fn service() -> Arc<dyn FileService> {
+        let memory = MemoryFileSystem::new(Arc::new(SystemClock));
+        memory.add_volume("home", VolumeOptions::default()).unwrap();
+        Arc::new(memory)
+    }
+
+    /// A dead mount was taken for a living one for a second, by attributes that the kernel knew.
+    #[test]
+    fn regression_a_mount_is_dead_although_the_kernel_knows_its_attributes() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut options = MountOptions::new("home", folder.path());
+        options.cache_time = Duration::from_secs(3600);
+        let Ok(mount) = FuseMount::start(options, service()) else {
+            println!("skipped: FUSE cannot be used here");
+            return;
+        };
+        assert_eq!(mounted_type(folder.path()).as_deref(), Some(KIND));
+        assert_eq!(detach_dead(folder.path()).unwrap(), 0);
+        assert!(folder.path().metadata().unwrap().is_dir());
+        assert!(cut(connection(folder.path())));
+        let refused = check_mountpoint(folder.path());
+        assert!(matches!(refused, Err(MountError::Dead { .. })), "{refused:?}");
+        assert_eq!(detach_dead(folder.path()).unwrap(), 1);
+        assert_eq!(mounted_type(folder.path()), None);
+        drop(mount);
+    }
+
+    /// Of two commands at the same time, the second put its mount upon the first's.
+    #[test]
+    fn regression_a_mount_that_came_meanwhile_is_not_covered() {
+        let folder = tempfile::tempdir().unwrap();
+        let prepare = || {
+            let options = MountOptions::new("home", folder.path());
+            PreparedMount::new(options, service()).unwrap()
+        };
+        let (first, second) = (prepare(), prepare());
+        let Ok(first) = first.start(None) else {
+            println!("skipped: FUSE cannot be used here");
+            return;
+        };
+        let refused = second.start(None);
+        assert!(matches!(refused, Err(MountError::Overtaken { .. })), "{refused:?}");
+        assert!(first.is_at_mountpoint());
+        std::fs::write(folder.path().join("file"), "text").unwrap();
+        first.stop().unwrap();
+        assert_eq!(mounted_type(folder.path()), None);
+        let above = prepare();
+        prepare().start(None).unwrap().stop().unwrap();
+        above.start(None).unwrap().stop().unwrap();
+    }
 
     const TABLE: &str = "\
 22 1 0:20 / / rw,relatime shared:1 - ext4 /dev/root rw

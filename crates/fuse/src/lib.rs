@@ -49,6 +49,7 @@ mod unsettled;
 
 use device::Device;
 use file_service::{Caller, Entry, FileService, FsError, calls};
+use kernel_mount::Looked;
 use locks::LockManager;
 use platform::thread::{self, JoinHandle};
 use server::Server;
@@ -58,7 +59,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use unsettled::Unsettled;
 
-pub use kernel_mount::detach_dead;
+pub use kernel_mount::{detach_dead, mounted_type};
 pub use mount_error::MountError;
 
 /// Most event loops: more than this many processors do not pay for their buffers here, since a
@@ -112,7 +113,7 @@ pub struct PreparedMount {
     options: MountOptions,
     service: Arc<dyn FileService>,
     root: Entry,
-    mountpoint: PathBuf,
+    looked: Looked,
 }
 
 impl PreparedMount {
@@ -122,14 +123,14 @@ impl PreparedMount {
     /// [`MountError`]; nothing is mounted then.
     pub fn new(options: MountOptions, service: Arc<dyn FileService>) -> Result<Self, MountError> {
         let root = root_of(&options.volume, service.as_ref())?;
-        let mountpoint = kernel_mount::check_mountpoint(&options.mountpoint)?;
-        Ok(Self { options, service, root, mountpoint })
+        let looked = kernel_mount::check_mountpoint(&options.mountpoint)?;
+        Ok(Self { options, service, root, looked })
     }
 
     /// Where the volume will be mounted, as an absolute path.
     #[must_use]
     pub fn mountpoint(&self) -> &Path {
-        &self.mountpoint
+        &self.looked.path
     }
 
     /// Mounts the volume, with locks that other front ends see, if there are any. When this
@@ -138,9 +139,16 @@ impl PreparedMount {
     /// # Errors
     /// [`MountError`].
     pub fn start(self, locks: Option<Arc<LockManager>>) -> Result<FuseMount, MountError> {
-        let Self { options, service, root, mountpoint } = self;
+        let Self { options, service, root, looked } = self;
+        let mountpoint = looked.path.clone();
         let transfer_bytes = session::transfer_bytes(service.limits().transfer_bytes_max);
         let device = Arc::new(kernel_mount::mount(&mountpoint, &options, transfer_bytes)?);
+        if !kernel_mount::lies_on(&looked) {
+            // Dead without its device, and only then is it taken away: it may not be the uppermost.
+            drop(device);
+            let _unmounted_as_far_as_possible = detach_dead(&mountpoint);
+            return Err(MountError::Overtaken { path: mountpoint });
+        }
         let (loops, settling) = (Vec::new(), None);
         let mut mount = FuseMount { mountpoint, connection: None, loops, settling };
         let shared = locks.is_some();

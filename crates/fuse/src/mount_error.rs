@@ -53,6 +53,12 @@ pub enum MountError {
         /// Where.
         path: PathBuf,
     },
+    /// Somebody mounted something there while the volume was being mounted.
+    #[error("something else was mounted on {} in the same moment", path.display())]
+    Overtaken {
+        /// Where.
+        path: PathBuf,
+    },
     /// FUSE is not to be had on this machine.
     #[error(
         "/dev/fuse cannot be used: {source}; load the module (modprobe fuse), or pass the device \

@@ -77,5 +77,5 @@ pub use service::action::{Acted, Action, CpDone, FreezeScope};
 pub use service::aggregate::{Aggregate, AggregateIdentity, Parts};
 pub use service::member::{ActiveDone, Cleaning, FreezeContext, Member, Published};
 pub use service::pins::{ImagePin, PinError};
-pub use service::state::{Phase, dot};
+pub use service::state::{Phase, PhaseDurations, dot};
 pub use service::statistics::Statistics;

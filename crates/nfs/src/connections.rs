@@ -35,6 +35,11 @@ impl Connections {
         (number, Open { connections: Arc::clone(self), client, number })
     }
 
+    /// How many are open.
+    pub(crate) fn count(&self) -> u64 {
+        self.0.lock().open.values().map(|open| open.len() as u64).sum()
+    }
+
     /// A number for what is no connection: a datagram.
     pub(crate) fn number(&self) -> u64 {
         let mut state = self.0.lock();
@@ -74,6 +79,7 @@ mod tests {
         let (first, open) = connections.open(one);
         let (second, _others) = connections.open(other);
         assert!(!connections.may_bring(one, first), "the second is another's");
+        assert_eq!(connections.count(), 2);
         let (third, newer) = connections.open(one);
         assert_eq!((first, second, third, connections.number()), (0, 1, 2, 3));
         assert!(connections.may_bring(one, first) && !connections.may_bring(other, second));

@@ -129,6 +129,12 @@ impl Programs {
         &self.context.refusals
     }
 
+    /// Connections that clients have open.
+    #[must_use]
+    pub fn connections(&self) -> u64 {
+        self.context.connections.count()
+    }
+
     /// The largest call that makes sense.
     #[must_use]
     pub const fn record_bytes_max(&self) -> usize {

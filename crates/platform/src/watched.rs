@@ -9,6 +9,8 @@
 //! A disk that is given up can be let go ([`Watch::let_go`]), whoever still holds it: it is closed
 //! as soon as its requests have ended, and can be opened anew if it comes back.
 //!
+//! What the requests of each disk came to is counted, by the disk's name ([`Watch::counts`]).
+//!
 //! Invariants:
 //! - Each request is answered once: by the disk or by the watch, whichever comes first.
 //! - A watched disk lives as long as a request of it is under way at the disk below, answered or
@@ -18,10 +20,61 @@
 
 use crate::sync::Mutex;
 use crate::{Clock, Disk, DiskError, DiskOpener, MediaHints, ReadDone, WriteDone};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use units::BlockRef;
 
 const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
+
+/// Most disks that are counted; of more those that are not open are forgotten first.
+const COUNTED_MAX: usize = 4096;
+
+/// What is asked of a disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RequestKind {
+    /// To read blocks.
+    Read,
+    /// To write blocks.
+    Write,
+    /// To make durable what was written.
+    Flush,
+}
+
+impl RequestKind {
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Flush];
+}
+
+/// What the requests of one kind came to that a disk has ended, with or without an error.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct RequestCount {
+    /// How many.
+    pub requests: u64,
+    /// Blocks that they were about.
+    pub blocks: u64,
+    /// How long they took, added up.
+    pub nanoseconds: u64,
+}
+
+#[derive(Default)]
+struct Counts([[AtomicU64; 3]; RequestKind::ALL.len()]);
+
+impl Counts {
+    fn add(&self, kind: RequestKind, blocks: u64, nanoseconds: u64) {
+        for (number, value) in self.0[kind as usize].iter().zip([1, blocks, nanoseconds]) {
+            number.fetch_add(value, Ordering::Relaxed);
+        }
+    }
+
+    fn get(&self) -> [RequestCount; RequestKind::ALL.len()] {
+        self.0.each_ref().map(|[requests, blocks, nanoseconds]| RequestCount {
+            requests: requests.load(Ordering::Relaxed),
+            blocks: blocks.load(Ordering::Relaxed),
+            nanoseconds: nanoseconds.load(Ordering::Relaxed),
+        })
+    }
+}
 
 /// Who waits for a request.
 enum Waiting {
@@ -40,6 +93,8 @@ impl Waiting {
 
 /// A request under way at the disk below.
 struct Slot {
+    kind: RequestKind,
+    blocks: u64,
     began_nanoseconds: u64,
     /// None if it was answered for the disk.
     waiting: Option<Waiting>,
@@ -60,6 +115,7 @@ struct WatchedDisk {
     hints: MediaHints,
     clock: Arc<dyn Clock>,
     limit_nanoseconds: u64,
+    counts: Arc<Counts>,
     requests: Mutex<Requests>,
     this: Weak<Self>,
 }
@@ -81,16 +137,23 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         let mut requests = self.disk.requests.lock();
         // Somebody waits still if the disk below dropped the request: a power cut.
-        let forgotten = requests.slots.get_mut(self.slot).and_then(Option::take);
+        let ended = requests.slots.get_mut(self.slot).and_then(Option::take);
         requests.free.push(self.slot);
         drop(requests);
-        drop(forgotten);
+        if let Some(Slot { kind, blocks, began_nanoseconds, .. }) = ended {
+            let now = self.disk.clock.monotonic_nanoseconds();
+            self.disk.counts.add(kind, blocks, now.saturating_sub(began_nanoseconds));
+        }
     }
 }
 
 impl WatchedDisk {
     /// Notes a request; its place and the disk below, unless that was let go.
-    fn begin(&self, waiting: Waiting) -> Option<(Ticket, Arc<dyn Disk>)> {
+    fn begin(
+        &self,
+        (kind, blocks): (RequestKind, usize),
+        waiting: Waiting,
+    ) -> Option<(Ticket, Arc<dyn Disk>)> {
         let Some(disk) = self.this.upgrade() else { unreachable!("it is called") };
         let began_nanoseconds = self.clock.monotonic_nanoseconds();
         let mut requests = self.requests.lock();
@@ -99,7 +162,8 @@ impl WatchedDisk {
             requests.refused.push(waiting);
             return None;
         };
-        let new = Some(Slot { began_nanoseconds, waiting: Some(waiting) });
+        let new =
+            Some(Slot { kind, blocks: blocks as u64, began_nanoseconds, waiting: Some(waiting) });
         let slot = match requests.free.pop() {
             Some(slot) => {
                 requests.slots[slot] = new;
@@ -114,8 +178,12 @@ impl WatchedDisk {
         Some((Ticket { disk, slot }, inner))
     }
 
-    fn begin_write(&self, done: WriteDone) -> Option<(WriteDone, Arc<dyn Disk>)> {
-        let (ticket, inner) = self.begin(Waiting::Write(done))?;
+    fn begin_write(
+        &self,
+        request: (RequestKind, usize),
+        done: WriteDone,
+    ) -> Option<(WriteDone, Arc<dyn Disk>)> {
+        let (ticket, inner) = self.begin(request, Waiting::Write(done))?;
         let answer = move |result| {
             let waiting = ticket.take();
             // The disk is let go first: an owner that reopens it finds it free.
@@ -157,7 +225,8 @@ impl Disk for WatchedDisk {
     }
 
     fn read(&self, block: u64, count: usize, done: ReadDone) {
-        let Some((ticket, inner)) = self.begin(Waiting::Read(done)) else { return };
+        let request = (RequestKind::Read, count);
+        let Some((ticket, inner)) = self.begin(request, Waiting::Read(done)) else { return };
         let answer: ReadDone = Box::new(move |result| {
             let waiting = ticket.take();
             drop(ticket);
@@ -169,19 +238,21 @@ impl Disk for WatchedDisk {
     }
 
     fn write(&self, block: u64, blocks: Vec<BlockRef>, done: WriteDone) {
-        if let Some((done, inner)) = self.begin_write(done) {
+        let request = (RequestKind::Write, blocks.len());
+        if let Some((done, inner)) = self.begin_write(request, done) {
             inner.write(block, blocks, done);
         }
     }
 
     fn flush(&self, done: WriteDone) {
-        if let Some((done, inner)) = self.begin_write(done) {
+        if let Some((done, inner)) = self.begin_write((RequestKind::Flush, 0), done) {
             inner.flush(done);
         }
     }
 
     fn write_durable(self: Arc<Self>, block: u64, blocks: Vec<BlockRef>, done: WriteDone) {
-        if let Some((done, inner)) = self.begin_write(done) {
+        let request = (RequestKind::Write, blocks.len());
+        if let Some((done, inner)) = self.begin_write(request, done) {
             inner.write_durable(block, blocks, done);
         }
     }
@@ -203,13 +274,16 @@ pub struct Watch {
     clock: Arc<dyn Clock>,
     limit_nanoseconds: u64,
     disks: Mutex<Vec<Weak<WatchedDisk>>>,
+    /// By the disk's name: they outlive a disk that is opened again.
+    counts: Mutex<BTreeMap<String, Arc<Counts>>>,
 }
 
 impl Watch {
     /// A watch that gives each request this long.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>, limit_nanoseconds: u64) -> Arc<Self> {
-        Arc::new(Self { clock, limit_nanoseconds, disks: Mutex::default() })
+        let (disks, counts) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { clock, limit_nanoseconds, disks, counts })
     }
 
     /// Watches a disk from now on, as long as it is used through what is returned.
@@ -221,6 +295,7 @@ impl Watch {
             hints: inner.hints(),
             clock: Arc::clone(&self.clock),
             limit_nanoseconds: self.limit_nanoseconds,
+            counts: self.counts_of(inner.name()),
             requests: Mutex::new(Requests {
                 inner: Some(inner),
                 slots: Vec::new(),
@@ -233,6 +308,21 @@ impl Watch {
         disks.retain(|disk| disk.strong_count() > 0);
         disks.push(Arc::downgrade(&disk));
         disk
+    }
+
+    fn counts_of(&self, name: &str) -> Arc<Counts> {
+        let mut counts = self.counts.lock();
+        if counts.len() >= COUNTED_MAX {
+            counts.retain(|_, counts| Arc::strong_count(counts) > 1);
+        }
+        Arc::clone(counts.entry(name.to_owned()).or_default())
+    }
+
+    /// What the requests of a disk came to, by [`RequestKind::ALL`], since it was first opened;
+    /// `None` if no disk of this name was watched.
+    #[must_use]
+    pub fn counts(&self, disk: &str) -> Option<[RequestCount; RequestKind::ALL.len()]> {
+        Some(self.counts.lock().get(disk)?.get())
     }
 
     fn alive(&self) -> Vec<Arc<WatchedDisk>> {
@@ -349,6 +439,34 @@ mod tests {
         watch.expire();
         assert_eq!(answers.lock()[2..], [("again", true), ("old", false)]);
         assert_eq!((disk.name(), disk.size_blocks()), ("d1", 64));
+    }
+
+    #[test]
+    fn requests_are_counted_also_of_a_disk_that_was_opened_again() {
+        let (world, watch, disk, answers) = start();
+        let write = |disk: &Arc<dyn Disk>| {
+            disk.write(3, vec![Block::shared(b"a"), Block::shared(b"b")], note(&answers, "write"));
+            disk.read(3, 1, Box::new(|_| {}));
+            disk.flush(note(&answers, "flush"));
+            world.run_until_idle();
+        };
+        write(&disk);
+        let [read, written, flush] = watch.counts("d1").unwrap();
+        assert_eq!((read.requests, read.blocks), (1, 1));
+        assert_eq!((written.requests, written.blocks), (1, 2));
+        assert_eq!((flush.requests, flush.blocks), (1, 0));
+        world.set_hung("d1", true);
+        disk.flush(note(&answers, "late"));
+        world.advance(3 * NANOSECONDS_PER_SECOND);
+        world.set_hung("d1", false);
+        world.run_until_idle();
+        let [.., late] = watch.counts("d1").unwrap();
+        assert!(late.nanoseconds >= flush.nanoseconds + 3 * NANOSECONDS_PER_SECOND, "{late:?}");
+        drop(disk);
+        let opener = WatchedOpener { inner: Arc::new(world.clone()), watch: Arc::clone(&watch) };
+        write(&opener.open("d1").unwrap());
+        assert_eq!(watch.counts("d1").unwrap()[0].requests, 2);
+        assert_eq!(watch.counts("d2"), None);
     }
 
     #[test]

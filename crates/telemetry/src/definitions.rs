@@ -107,6 +107,10 @@ const DURATION_NANOSECONDS: &[u64] = &[
     10 * SECOND,
 ];
 
+/// Told apart: an answer from memory or flash, a disk's, a busy disk's, a queue, a stall.
+const VOLUME_DURATION_NANOSECONDS: &[u64] =
+    &[250 * MICROSECOND, MILLISECOND, 5 * MILLISECOND, 50 * MILLISECOND, 500 * MILLISECOND];
+
 macro_rules! metrics {
     ($($(#[$doc:meta])* $name:ident = $definition:expr;)*) => {
         $($(#[$doc])* pub static $name: Definition = $definition;)*
@@ -117,48 +121,70 @@ macro_rules! metrics {
 }
 
 metrics! {
-    /// Labels: operation, protocol, volume.
+    /// Labels: version. Always 1.
+    BUILD = gauge(
+        "stroop_build_info", Unit::Count,
+        "1, with the version of the server as its label.",
+    ).by(&["version"]);
+    /// Labels: operation, protocol.
+    OPERATION_DURATION = durations(
+        "stroop_op_duration_seconds",
+        "Time from the call of a protocol for an operation to its answer.",
+    ).by(&["op", "protocol"]);
+    /// Labels: operation (`read`, `write`, `other`), protocol, volume. Coarser than the above, by
+    /// operation and by time, because there may be a thousand volumes (decision 45).
     VOLUME_OPERATION_DURATION = durations(
         "stroop_volume_op_duration_seconds",
-        "Time from a request's arrival to its answer.",
-    ).by(&["op", "protocol", "volume"]);
-    /// Labels: volume, direction (`read`, `write`).
+        "Time from the call of a protocol for an operation on a volume to its answer.",
+    ).by(&["op", "protocol", "volume"]).with_bounds(VOLUME_DURATION_NANOSECONDS);
+    /// Labels: direction (`read`, `write`), protocol, volume.
     VOLUME_TRANSFERRED = counter(
         "stroop_volume_transferred_bytes_total", Unit::Bytes,
         "Bytes that clients read from and wrote to a volume.",
-    ).by(&["volume", "direction"]);
+    ).by(&["direction", "protocol", "volume"]);
     /// Labels: volume, kind (`live`, `snapshots`, `tiered`, `delayed_free`,
     /// `available`, `size`).
     VOLUME_BYTES = gauge(
         "stroop_volume_bytes", Unit::Bytes,
         "Space of a volume, attributed.",
     ).by(&["volume", "kind"]);
+    /// Labels: volume.
+    VOLUME_FILES = gauge(
+        "stroop_volume_files", Unit::Count,
+        "Files, directories and other inodes that a volume has in use.",
+    ).by(&["volume"]);
+    /// Labels: aggregate, state. 1 for the state that the aggregate is in.
+    AGGREGATE_STATE = gauge(
+        "stroop_aggregate_state", Unit::Count,
+        "1 for the state that an aggregate is in.",
+    ).by(&["aggregate", "state"]);
     /// Labels: aggregate, kind (`size`, `used`, `tiered`, `metadata`, `reserve`, `free`, and
     /// `leaving` for what is free in a group that leaves).
     AGGREGATE_BYTES = gauge(
         "stroop_aggregate_bytes", Unit::Bytes,
         "Space of an aggregate, attributed.",
     ).by(&["aggregate", "kind"]);
-    /// Labels: phase.
+    /// Labels: aggregate, phase (`freezing`, `cleaning_members`, `cleaning_aggregate`, `syncing`,
+    /// `sealing`, `committing`, and `all` for the whole).
     CP_DURATION = durations(
         "stroop_cp_duration_seconds",
-        "Length of a consistency point's phases; phase=all is the whole.",
-    ).by(&["phase"]);
-    /// Labels: reason (`timer`, `log`, `memory`, `request`).
-    CP_STARTED = counter(
+        "Length of the phases of consistency points; phase=all is the whole.",
+    ).by(&["aggregate", "phase"]);
+    /// Labels: aggregate.
+    CP_COMMITTED = counter(
         "stroop_cp_total", Unit::Count,
-        "Consistency points by what started them.",
-    ).by(&["reason"]);
-    /// No labels.
+        "Consistency points that were committed.",
+    ).by(&["aggregate"]);
+    /// Labels: aggregate.
     CP_BACK_TO_BACK = counter(
         "stroop_cp_back_to_back_total", Unit::Count,
-        "Consistency points that began as soon as the one before ended: the disks cannot keep up.",
-    );
-    /// Labels: kind (`data`, `metadata`).
+        "Consistency points until whose end operations waited for room: the disks cannot keep up.",
+    ).by(&["aggregate"]);
+    /// Labels: aggregate.
     CP_BLOCKS = counter(
         "stroop_cp_blocks_total", Unit::Count,
         "4 KiB blocks that consistency points wrote.",
-    ).by(&["kind"]);
+    ).by(&["aggregate"]);
     /// Labels: aggregate, kind (`group`, `volume`).
     PICKED_AREAS = counter(
         "stroop_aa_picked_total", Unit::Count,
@@ -210,25 +236,35 @@ metrics! {
         "Bytes of the operation log that the next consistency point will retire.",
     ).by(&["aggregate"]);
     /// Labels: aggregate.
-    LOG_RECORDS = counter(
-        "stroop_log_records_total", Unit::Count,
-        "Records appended to the operation log.",
+    LOG_SIZE = gauge(
+        "stroop_log_size_bytes", Unit::Bytes,
+        "Bytes that fit into the half of the operation log that fills.",
     ).by(&["aggregate"]);
-    /// No labels.
-    LOG_COMMIT_DURATION = durations(
-        "stroop_log_commit_duration_seconds",
-        "Time of one group commit of the operation log: write and flush.",
-    );
     /// Set once, at the start.
     REPLAYED_OPERATIONS = gauge(
         "stroop_replayed_operations", Unit::Count,
         "Operations replayed from the log when the server started.",
     );
-    /// Labels: operation (`read`, `write`, `flush`).
-    DISK_DURATION = durations(
-        "stroop_disk_op_duration_seconds",
-        "Time of one device I/O.",
-    ).by(&["op"]);
+    /// Labels: aggregate, disk, state. 1 for the state that a disk of an aggregate is in.
+    DISK_STATE = gauge(
+        "stroop_disk_state", Unit::Count,
+        "1 for the state that a disk of an aggregate is in.",
+    ).by(&["aggregate", "disk", "state"]);
+    /// Labels: disk, operation (`read`, `write`, `flush`).
+    DISK_OPERATIONS = counter(
+        "stroop_disk_ops_total", Unit::Count,
+        "Requests that a disk of an aggregate has ended.",
+    ).by(&["disk", "op"]);
+    /// Labels: disk, operation. By requests it is their mean time.
+    DISK_TIME = counter(
+        "stroop_disk_op_seconds_total", Unit::Nanoseconds,
+        "Time of these requests, added up; requests that overlap each count in full.",
+    ).by(&["disk", "op"]);
+    /// Labels: disk, direction (`read`, `write`).
+    DISK_TRANSFERRED = counter(
+        "stroop_disk_transferred_bytes_total", Unit::Bytes,
+        "Bytes that these requests read and wrote.",
+    ).by(&["disk", "direction"]);
     /// Labels: disk, kind (`read`, `write`, `checksum`).
     DISK_ERRORS = counter(
         "stroop_disk_errors_total", Unit::Count,
@@ -239,20 +275,10 @@ metrics! {
         "stroop_repaired_blocks_total", Unit::Count,
         "Damaged blocks that were rebuilt from parity and written back.",
     ).by(&["aggregate"]);
-    /// Labels: kind of affinity.
-    AFFINITY_BUSY = counter(
-        "stroop_affinity_busy_seconds_total", Unit::Nanoseconds,
-        "Time that messages ran, by kind of affinity.",
-    ).by(&["kind"]);
-    /// Labels: kind of affinity, outcome (`done`, `suspend`, `reroute`, `yield`).
-    AFFINITY_MESSAGES = counter(
-        "stroop_affinity_messages_total", Unit::Count,
-        "Runs of messages, by kind of affinity and outcome.",
-    ).by(&["kind", "outcome"]);
-    /// Labels: consumer (`clean`, `dirty`, `moving`, `spare`, `other`).
+    /// Labels: consumer (`clean`, `dirty`, `moving`, `spare`, `metrics`, `other`).
     MEMORY_BYTES = gauge(
         "stroop_memory_bytes", Unit::Bytes,
-        "Memory of the server by who has it: blocks in caches, and all else.",
+        "Memory of the server by who has it: blocks in caches, metrics, and all else.",
     ).by(&["consumer"]);
     /// No labels.
     MEMORY_LIMIT = gauge(
@@ -264,16 +290,16 @@ metrics! {
         "stroop_memory_peak_bytes", Unit::Bytes,
         "The most memory that the server had at one time.",
     );
-    /// Labels: result (`hit`, `miss`).
-    CACHE_LOOKUPS = counter(
-        "stroop_cache_lookups_total", Unit::Count,
-        "Lookups in the buffer cache.",
-    ).by(&["result"]);
     /// Labels: protocol.
     CLIENT_CONNECTIONS = gauge(
         "stroop_client_connections", Unit::Count,
         "Open client connections.",
     ).by(&["protocol"]);
+    /// Labels: state (`mounted`, `missing`).
+    MOUNTS = gauge(
+        "stroop_mounts", Unit::Count,
+        "Mounts on the server's own machine that it is to keep.",
+    ).by(&["state"]);
     /// No labels.
     NFS_REFUSED_MOUNTS = counter(
         "stroop_nfs_refused_mounts_total", Unit::Count,
@@ -284,6 +310,11 @@ metrics! {
         "stroop_nfs_denied_calls_total", Unit::Count,
         "Calls for a volume that no export rule let their client use.",
     );
+    /// Labels: kind, state. Jobs that are over are not counted.
+    JOBS = gauge(
+        "stroop_jobs", Unit::Count,
+        "Jobs that are not over, by kind and state.",
+    ).by(&["kind", "state"]);
     /// Labels: code, severity. 1 while the check stands.
     HEALTH_CHECK = gauge(
         "stroop_health_check", Unit::Count,
@@ -308,6 +339,7 @@ mod tests {
             let name = definition.name;
             assert!(seen.insert(name), "{name} is declared twice");
             assert!(name.starts_with("stroop_"), "{name}");
+            assert!(!["_bucket", "_sum", "_count"].iter().any(|end| name.ends_with(end)), "{name}");
             assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{name}");
             assert_eq!(name.ends_with("_total"), definition.kind == Kind::Counter, "{name}");
             let stem = name.strip_suffix("_total").unwrap_or(name);
@@ -318,6 +350,22 @@ mod tests {
             assert_eq!(definition.bounds.is_empty(), definition.kind != Kind::Histogram, "{name}");
             assert!(definition.bounds.is_sorted_by(|a, b| a < b), "{name}");
         }
+    }
+
+    #[test]
+    fn the_manual_has_them_all() {
+        let manual = include_str!("../../../docs/metrics.md");
+        for definition in ALL {
+            let labels: Vec<String> =
+                definition.labels.iter().map(|label| format!("`{label}`")).collect();
+            let labels = if labels.is_empty() { "-".to_owned() } else { labels.join(", ") };
+            let row = format!("| `{}` | ", definition.name);
+            let line = manual.lines().find(|line| line.starts_with(&row));
+            let line = line.unwrap_or_else(|| panic!("docs/metrics.md lacks {}", definition.name));
+            assert!(line.ends_with(&format!("| {labels} | {} |", definition.help)), "{line}");
+        }
+        let rows = manual.lines().filter(|line| line.starts_with("| `stroop_"));
+        assert_eq!(rows.count(), ALL.len(), "docs/metrics.md has one that is not there");
     }
 
     #[test]

@@ -78,6 +78,12 @@ impl Histogram {
         Self(Arc::new(Buckets { bounds, counts, sum: AtomicU64::new(0) }))
     }
 
+    /// Counts durations, for whoever counts before a registry asks ([`crate::Registry::show`]).
+    #[must_use]
+    pub fn durations() -> Self {
+        Self::new(crate::definitions::CP_DURATION.bounds)
+    }
+
     /// Counts one observation, in the definition's unit.
     pub fn observe(&self, value: u64) {
         let bucket = self.0.bounds.partition_point(|bound| *bound < value);

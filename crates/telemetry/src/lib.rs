@@ -3,7 +3,8 @@
 //! Every metric of the product is declared in [`definitions`], with its name, unit and labels, and
 //! nowhere else: that file is the reference for dashboards. A node owns one [`Registry`]; a crate
 //! asks it once for a [`Counter`], [`Gauge`] or [`Histogram`] and keeps the handle, which is a few
-//! atomics and no lock. `stroop status -o json` and `stroop metrics` show a [`Snapshot`].
+//! atomics and no lock. What every request counts is in [`Operations`], sharded by thread.
+//! `stroop status -o json`, `stroop metrics` and `/metrics` show a [`Snapshot`].
 //!
 //! Architecture invariant: this crate knows nothing of storage; whoever measures depends on it.
 //!
@@ -20,13 +21,16 @@
 #![forbid(unsafe_code)]
 
 pub mod definitions;
+pub mod exposition;
 mod handles;
+mod operations;
 mod prometheus;
 mod registry;
 mod snapshot;
 
 pub use definitions::{Definition, Kind, Unit};
 pub use handles::{Counter, Gauge, Histogram};
+pub use operations::{Class, Observation, Operations, VolumeKey, shard_of_thread};
 pub use prometheus::render_prometheus;
 pub use registry::{Registry, SERIES_PER_METRIC_MAX};
 pub use snapshot::{MetricSnapshot, SeriesSnapshot, Snapshot, Value};

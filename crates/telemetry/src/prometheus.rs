@@ -86,26 +86,26 @@ fn decimal(value: i128, unit: Unit) -> String {
 mod tests {
     use super::*;
     use crate::Registry;
-    use crate::definitions::{DISK_ERRORS, LOG_COMMIT_DURATION, UPTIME};
+    use crate::definitions::{CP_DURATION, DISK_ERRORS, UPTIME};
 
     #[test]
     fn text_is_what_prometheus_reads() {
         let registry = Registry::new();
         registry.counter(&DISK_ERRORS, &["a\"b\\", "read"]).add(3);
         registry.gauge(&UPTIME, &[]).set(1_500_000_000);
-        let histogram = registry.histogram(&LOG_COMMIT_DURATION, &[]);
+        let histogram = registry.histogram(&CP_DURATION, &["a1", "all"]);
         histogram.observe(100_000);
         histogram.observe(250_001);
         let text = render_prometheus(&registry.snapshot());
         let expected = [
-            "# TYPE stroop_log_commit_duration_seconds histogram",
-            "stroop_log_commit_duration_seconds_bucket{le=\"0.0001\"} 1",
-            "stroop_log_commit_duration_seconds_bucket{le=\"0.00025\"} 1",
-            "stroop_log_commit_duration_seconds_bucket{le=\"0.0005\"} 2",
-            "stroop_log_commit_duration_seconds_bucket{le=\"10\"} 2",
-            "stroop_log_commit_duration_seconds_bucket{le=\"+Inf\"} 2",
-            "stroop_log_commit_duration_seconds_sum 0.000350001",
-            "stroop_log_commit_duration_seconds_count 2",
+            "# TYPE stroop_cp_duration_seconds histogram",
+            "stroop_cp_duration_seconds_bucket{aggregate=\"a1\",phase=\"all\",le=\"0.0001\"} 1",
+            "stroop_cp_duration_seconds_bucket{aggregate=\"a1\",phase=\"all\",le=\"0.00025\"} 1",
+            "stroop_cp_duration_seconds_bucket{aggregate=\"a1\",phase=\"all\",le=\"0.0005\"} 2",
+            "stroop_cp_duration_seconds_bucket{aggregate=\"a1\",phase=\"all\",le=\"10\"} 2",
+            "stroop_cp_duration_seconds_bucket{aggregate=\"a1\",phase=\"all\",le=\"+Inf\"} 2",
+            "stroop_cp_duration_seconds_sum{aggregate=\"a1\",phase=\"all\"} 0.000350001",
+            "stroop_cp_duration_seconds_count{aggregate=\"a1\",phase=\"all\"} 2",
             "# TYPE stroop_disk_errors_total counter",
             "stroop_disk_errors_total{disk=\"a\\\"b\\\\\",kind=\"read\"} 3",
             "stroop_uptime_seconds 1.5",

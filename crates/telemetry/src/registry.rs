@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 pub const SERIES_PER_METRIC_MAX: usize = 16_384;
 
 /// The value of every label of the series that takes what is past the limit.
-const OVERFLOW: &str = "(overflow)";
+pub(crate) const OVERFLOW: &str = "(overflow)";
 
 #[derive(Clone)]
 enum Series {
@@ -87,6 +87,33 @@ impl Registry {
                 continue;
             };
             metric.series.retain(|values, _| values.get(place).is_none_or(|held| held != value));
+        }
+    }
+
+    /// Drops every series whose `label` has another value than those that `is_there` knows: volumes
+    /// and disks come and go.
+    pub fn retain(&self, label: &str, is_there: impl Fn(&str) -> bool) {
+        for metric in self.metrics.lock().values_mut() {
+            let mut labels = metric.definition.labels.iter();
+            let Some(place) = labels.position(|name| *name == label) else { continue };
+            metric.series.retain(|values, _| {
+                values.get(place).is_none_or(|held| held == OVERFLOW || is_there(held))
+            });
+        }
+    }
+
+    /// Shows a histogram that is counted elsewhere, in place of the one with these label values.
+    ///
+    /// # Panics
+    /// If the definition is no histogram of these bounds or has another number of labels.
+    pub fn show(&self, definition: &'static Definition, labels: &[&str], shown: &Histogram) {
+        assert!(shown.0.bounds == definition.bounds, "{}: bounds", definition.name);
+        let _made = self.histogram(definition, labels);
+        let key: Vec<String> = labels.iter().map(|label| (*label).to_owned()).collect();
+        let mut metrics = self.metrics.lock();
+        let metric = metrics.get_mut(definition.name);
+        if let Some(series) = metric.and_then(|metric| metric.series.get_mut(&key)) {
+            *series = Series::Histogram(shown.clone());
         }
     }
 
@@ -179,6 +206,25 @@ mod tests {
     }
 
     #[test]
+    fn only_what_is_there_is_kept() {
+        let registry = Registry::new();
+        for volume in ["home", "work"] {
+            registry.gauge(&VOLUME_BYTES, &[volume, "live"]).set(1);
+        }
+        let shown = Histogram::durations();
+        registry.show(&CP_DURATION, &["a1", "all"], &shown);
+        registry.show(&CP_DURATION, &["a1", "all"], &shown);
+        shown.observe(7);
+        registry.retain("volume", |name| name == "work");
+        let snapshot = registry.snapshot();
+        let value = |name, labels: &[&str]| snapshot.value(name, labels).cloned();
+        assert_eq!(value("stroop_volume_bytes", &["home", "live"]), None);
+        assert_eq!(value("stroop_volume_bytes", &["work", "live"]), Some(Value::Gauge(1)));
+        let counted = value("stroop_cp_duration_seconds", &["a1", "all"]);
+        assert!(matches!(counted, Some(Value::Histogram { sum: 7, .. })), "{counted:?}");
+    }
+
+    #[test]
     fn series_are_bounded() {
         let registry = Registry::new();
         for index in 0..SERIES_PER_METRIC_MAX + 100 {
@@ -193,7 +239,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "stroop_cp_back_to_back_total")]
     fn a_wrong_kind_is_refused() {
-        let _ = Registry::new().gauge(&CP_BACK_TO_BACK, &[]);
+        let _ = Registry::new().gauge(&CP_BACK_TO_BACK, &["a1"]);
     }
 
     #[test]

@@ -56,7 +56,7 @@ const RULES: [Rule; 6] = [
         why: "an independent reader is the cross-check",
     },
     Rule {
-        from: &["admin-api", "admin-server", "cli", "telemetry"],
+        from: &["admin-api", "admin-server", "cli", "metrics-server", "telemetry"],
         to: &["cowfs", "aggregate", "volume", "operations"],
         extent: Extent::Linked,
         why: "management talks to the engine through the trait Administration only",

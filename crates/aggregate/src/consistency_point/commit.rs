@@ -250,6 +250,10 @@ impl Commit<'_, '_> {
         state.requested |= facts.wants_another || !state.actions.is_empty();
         let now = aggregate.parts.clock.monotonic_nanoseconds();
         let duration = now.saturating_sub(state.started_nanoseconds);
+        state.durations.note_whole(duration);
+        if !state.room.is_empty() {
+            aggregate.statistics.back_to_back.fetch_add(1, Ordering::Relaxed);
+        }
         aggregate.statistics.last_cp_nanoseconds.store(duration, Ordering::Relaxed);
         facts.running = std::mem::take(&mut state.running);
         ControlFlow::Continue(())

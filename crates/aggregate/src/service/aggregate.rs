@@ -5,7 +5,7 @@
 
 use super::member::Member;
 use super::pins::Pins;
-use super::state::{ConsistencyPoint, Phase};
+use super::state::{ConsistencyPoint, Phase, PhaseDurations};
 use super::statistics::Statistics;
 use crate::allocation::pool::BlockPool;
 use crate::allocation::tuning::Tuning;
@@ -123,6 +123,12 @@ impl Aggregate {
     #[must_use]
     pub fn committed(&self) -> CpNumber {
         self.state.lock().committed()
+    }
+
+    /// How long consistency points took, phase by phase.
+    #[must_use]
+    pub fn phase_durations(&self) -> PhaseDurations {
+        self.state.lock().durations.clone()
     }
 
     /// Where the consistency point is, for status and the simulator.

@@ -17,6 +17,7 @@ use affinity::Waker;
 use platform::Clock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use telemetry::Histogram;
 use units::{CpNumber, VolumeId};
 
 /// The states.
@@ -38,6 +39,58 @@ pub enum Phase {
     Committing,
     /// Out of service.
     Failed,
+}
+
+impl Phase {
+    /// The states in which a consistency point runs, in their order, as metrics name them.
+    const RUNNING: [(Self, &'static str); 6] = [
+        (Self::Freezing, "freezing"),
+        (Self::CleaningMembers, "cleaning_members"),
+        (Self::CleaningAggregate, "cleaning_aggregate"),
+        (Self::Syncing, "syncing"),
+        (Self::Sealing, "sealing"),
+        (Self::Committing, "committing"),
+    ];
+}
+
+/// How long the states took, of consistency points that wrote something.
+#[derive(Clone)]
+pub struct PhaseDurations {
+    phases: [Histogram; Phase::RUNNING.len()],
+    all: Histogram,
+}
+
+impl Default for PhaseDurations {
+    fn default() -> Self {
+        Self {
+            phases: std::array::from_fn(|_| Histogram::durations()),
+            all: Histogram::durations(),
+        }
+    }
+}
+
+impl PhaseDurations {
+    /// Each with its name; `all` is from the freeze to the end.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, &Histogram)> {
+        let phases = Phase::RUNNING.iter().map(|(_, name)| *name).zip(&self.phases);
+        phases.chain([("all", &self.all)])
+    }
+
+    /// A consistency point has committed.
+    pub(crate) fn note_whole(&self, nanoseconds: u64) {
+        self.all.observe(nanoseconds);
+    }
+
+    fn note(&self, (from, to): (Phase, Phase), nanoseconds: u64) {
+        // A freeze that found nothing changed was none.
+        if to == Phase::Idle && from != Phase::Committing {
+            return;
+        }
+        let phases = Phase::RUNNING.iter().zip(&self.phases);
+        for (_, durations) in phases.filter(|((phase, _), _)| *phase == from) {
+            durations.observe(nanoseconds);
+        }
+    }
 }
 
 /// The legal changes of state.
@@ -71,6 +124,9 @@ pub(crate) struct ConsistencyPoint {
     pub cleaned: Vec<MemberCleaned>,
     pub failure: Option<AggregateError>,
     pub started_nanoseconds: u64,
+    /// When it came into its state.
+    entered_nanoseconds: u64,
+    pub durations: PhaseDurations,
 }
 
 impl ConsistencyPoint {
@@ -92,6 +148,8 @@ impl ConsistencyPoint {
             cleaned: Vec::new(),
             failure: None,
             started_nanoseconds: 0,
+            entered_nanoseconds: 0,
+            durations: PhaseDurations::default(),
         }
     }
 
@@ -130,8 +188,11 @@ impl ConsistencyPoint {
             "a consistency point does not go from {:?} to {to:?}",
             self.phase
         );
+        let now = clock.monotonic_nanoseconds();
+        self.durations.note((self.phase, to), now.saturating_sub(self.entered_nanoseconds));
+        self.entered_nanoseconds = now;
         self.phase = to;
-        tracing::debug!(phase = ?to, nanoseconds = clock.monotonic_nanoseconds(), "phase");
+        tracing::debug!(phase = ?to, nanoseconds = now, "phase");
         true
     }
 }

@@ -9,6 +9,8 @@ use std::sync::atomic::AtomicU64;
 pub struct Statistics {
     /// Consistency points completed.
     pub consistency_points: AtomicU64,
+    /// Of them those until whose end operations waited for room in the log or in memory.
+    pub back_to_back: AtomicU64,
     /// Blocks they wrote.
     pub blocks_written: AtomicU64,
     /// Shares of volumes' files that were cleaned by messages of their own.

@@ -6,6 +6,7 @@ use file_service::WriteResult;
 use file_service::calls;
 use platform::completion::{Promise, promise};
 use platform::watched::Watch;
+use std::sync::atomic::Ordering;
 
 /// Bytes of each write.
 const PIECE: usize = 1 << 16;
@@ -176,4 +177,29 @@ fn memory_that_was_borrowed_is_given_back_when_another_aggregate_wants_it() {
     }
     two.settle();
     assert!(two.aggregate(0).committed() > committed, "it was not asked for what it borrowed");
+}
+
+/// Clients waited until a consistency point had ended: the disks cannot keep up.
+#[test]
+fn consistency_points_are_timed_and_those_that_clients_wait_for_are_counted() {
+    let two = Two::new(7);
+    let waiting = two.fill_first();
+    two.hang(0, false);
+    for answer in &waiting {
+        two.answered(answer).unwrap();
+    }
+    // The second finds nothing changed: it was none.
+    two.commit(0).unwrap();
+    two.commit(0).unwrap();
+    two.settle();
+    let counted = |index: usize| {
+        let aggregate = two.aggregate(index);
+        let committed = aggregate.statistics.consistency_points.load(Ordering::Relaxed);
+        for (phase, durations) in aggregate.phase_durations().named() {
+            assert_eq!(durations.count(), committed, "{phase}");
+        }
+        aggregate.statistics.back_to_back.load(Ordering::Relaxed)
+    };
+    assert!(counted(0) > 0);
+    assert_eq!(counted(1), 0, "nobody waited there");
 }

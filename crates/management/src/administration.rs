@@ -27,7 +27,7 @@ impl Management {
 
 impl Administration for Management {
     fn status(&self) -> Result<StatusReply, AdminError> {
-        Ok(self.status.report())
+        Ok(self.status.report(&self.jobs.known()))
     }
 
     fn disk_list(&self) -> Result<Vec<DiskInfo>, AdminError> {

@@ -16,14 +16,14 @@ use crate::scrub::Scrubs;
 use crate::status::Status;
 use crate::volumes::Volumes;
 use crate::waits::Waits;
-use admin_api::AdminError;
+use admin_api::{AdminError, HealthCheck};
 use dblade::Engine;
 use platform::sync::Mutex;
 use platform::watched::Watch;
 use platform::{Clock, Entropy};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use telemetry::Registry;
+use telemetry::{Registry, Snapshot};
 
 /// The share of the memory cap that remembering what is kept for a check may take.
 const CHECK_MEMORY_SHARE: u64 = 64;
@@ -116,6 +116,8 @@ impl Management {
             started: node.clock.wall(),
             started_monotonic_nanoseconds: node.clock.monotonic_nanoseconds(),
             registry,
+            measuring: Mutex::default(),
+            disks: Arc::clone(&disks),
             process: Arc::clone(&process),
             journals,
             node: Arc::clone(&node),
@@ -162,6 +164,12 @@ impl Management {
         self.recovery.bring_back();
         self.jobs.look();
         self.events.look(&self.status, &self.jobs);
+    }
+
+    /// The health checks that do not pass, and all metrics, now. Nothing waits for the engine.
+    #[must_use]
+    pub fn metrics(&self) -> (Vec<HealthCheck>, Snapshot) {
+        self.status.glance_at_metrics(&self.jobs.known())
     }
 
     /// Ends what was begun with disks and would go on by itself: the node is about to stop.

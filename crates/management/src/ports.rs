@@ -10,6 +10,7 @@ use dblade::LogProvider;
 use file_service::HandleKey;
 use platform::DiskOpener;
 use std::io;
+use telemetry::MetricSnapshot;
 use units::{AggregateUuid, VolumeUuid};
 
 /// The light of a disk's slot, lit. It is put out when this is dropped.
@@ -98,6 +99,28 @@ pub trait FrontEnds: Send + Sync {
 
     /// All mounts, in order of mountpoint.
     fn mounts(&self) -> Vec<MountInfo>;
+
+    /// The mounts that are missing although the server has tried to make them, or had made them:
+    /// not those of before whose turn has not come since the start.
+    fn lost_mounts(&self) -> Vec<MountInfo> {
+        self.mounts().into_iter().filter(|mount| mount.missing.is_some()).collect()
+    }
+
+    /// Why the record of mounts cannot be used, if it cannot: no mount is made again, and none
+    /// anew.
+    fn mount_record_failure(&self) -> Option<String> {
+        None
+    }
+
+    /// What each protocol counts of operations; nothing where nobody counts them.
+    fn operations(&self) -> Vec<MetricSnapshot> {
+        Vec::new()
+    }
+
+    /// Open connections of clients, by protocol.
+    fn connections(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
 
     /// Where clients and administrators are listened to.
     fn listeners(&self) -> Vec<Listener>;

@@ -18,7 +18,7 @@ use admin_api::{AdminError, Code, DiskInfo, DiskRole, DiskState};
 use media::{MediaError, Profile};
 use ondisk::label::DiskLabel;
 use platform::sync::Mutex;
-use platform::watched::Watch;
+use platform::watched::{RequestCount, RequestKind, Watch};
 use platform::{Disk, DiskError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -59,6 +59,11 @@ impl DiskTable {
     pub(crate) fn new(source: Arc<dyn DiskSource>, watch: Arc<Watch>, waits: Waits) -> Self {
         let (held, upkeep, locating) = (Mutex::default(), Upkeep::default(), Locating::default());
         Self { source, watch, waits, held, upkeep, locating }
+    }
+
+    /// What the requests of a disk came to.
+    pub(crate) fn counts(&self, disk: &str) -> Option<[RequestCount; RequestKind::ALL.len()]> {
+        self.watch.counts(disk)
     }
 
     /// Whether a disk is in use only because a request of this node has not ended: it hangs.

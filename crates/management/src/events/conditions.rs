@@ -1,7 +1,8 @@
 //! The health checks that do not pass, and what is said when one begins or ends.
 //!
 //! Invariants: a check begins once, also over restarts, until it ends; a check of an aggregate that
-//! is out of service, or of a volume in it, does not end as long as nobody can tell; a check that
+//! is out of service, or of a volume in it, or of a mount that is still to be made since the start,
+//! does not end as long as nobody can tell; a check that
 //! something is full ends when it has passed for [`REST_NANOSECONDS`], so that a volume at its
 //! limit does not fill the ring.
 //!
@@ -56,7 +57,7 @@ impl Conditions {
         &mut self,
         now: u64,
         failing: &[Failing<'_>],
-        is_away: &dyn Fn(&str) -> bool,
+        nobody_can_tell: &dyn Fn(&Condition) -> bool,
     ) -> Vec<Happening> {
         let mut happened = Vec::new();
         self.0.retain_mut(|known| {
@@ -64,7 +65,7 @@ impl Conditions {
                 known.passes_since = None;
                 return true;
             }
-            if known.aggregate.as_deref().is_some_and(is_away) || !known.is_over(now) {
+            if nobody_can_tell(known) || !known.is_over(now) {
                 return true;
             }
             let code = format!("{}_CLEARED", known.code);
@@ -116,7 +117,8 @@ mod tests {
             .iter()
             .map(|check| Failing { check, aggregate: Some("a1".to_owned()) })
             .collect();
-        let happened = conditions.observe(now, &failing, &|name| name == away);
+        let is_away = |known: &Condition| known.aggregate.as_deref() == Some(away);
+        let happened = conditions.observe(now, &failing, &is_away);
         happened.into_iter().map(|one| one.code).collect()
     }
 

@@ -4,7 +4,7 @@
 //! the record's lock, so that an older look never comes after a newer one; the log is written and
 //! the file stored without it.
 
-use crate::events::conditions::Failing;
+use crate::events::conditions::{Condition, Failing};
 use crate::events::disks::Sight;
 use crate::events::ring::Happening;
 use crate::events::stored::{self, Record};
@@ -19,6 +19,7 @@ use admin_api::{
     AdminError, AggregateInfo, AggregateState, Event, EventList, EventSeverity, HealthCheck, Time,
     VolumeInfo,
 };
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use units::{AggregateUuid, ByteSize};
@@ -29,6 +30,8 @@ const STOPPED: &str = "SERVER_STOPPED";
 const OF_SERVICE: [&str; 2] = ["AGGR_OFFLINE", "AGGR_FAILED"];
 /// The check that the room of disks tells of, disk by disk.
 const OF_DISKS: &str = "DISK_SICK";
+/// The check of mounts, which are made some time after the start.
+const OF_MOUNTS: &str = "MOUNT_MISSING";
 
 /// See the module.
 pub(crate) struct Events {
@@ -149,11 +152,27 @@ impl Events {
             let mut named = aggregates.iter().filter(|one| one.name == name);
             named.any(|one| one.state == AggregateState::Offline)
         };
-        happened.extend(kept.table.conditions.observe(now, &failing, &is_away));
+        let untried = self.untried_mounts();
+        let nobody_can_tell = |known: &Condition| {
+            known.aggregate.as_deref().is_some_and(is_away)
+                || (known.code == OF_MOUNTS && untried.contains(&known.object))
+        };
+        happened.extend(kept.table.conditions.observe(now, &failing, &nobody_can_tell));
         kept.changes += u64::from(has_changed || !happened.is_empty());
         let events = push(&mut kept.table, &self.node, happened);
         drop(kept);
         events.iter().for_each(log);
+    }
+
+    /// Mounts that are missing because their turn has not come: the server has just started, or it
+    /// stops.
+    fn untried_mounts(&self) -> BTreeSet<String> {
+        let missing = self.node.front_ends.mounts().into_iter().filter(|one| one.missing.is_some());
+        let mut untried: BTreeSet<String> = missing.map(|one| one.mountpoint).collect();
+        for lost in self.node.front_ends.lost_mounts() {
+            untried.remove(&lost.mountpoint);
+        }
+        untried
     }
 
     /// Events that the file has, oldest first; all of them, as long as it cannot be written.

@@ -67,6 +67,11 @@ impl Jobs {
         self.keeper.kept.lock().table.take_turns()
     }
 
+    /// The jobs as they were at the last look.
+    pub(crate) fn known(&self) -> Vec<JobInfo> {
+        self.keeper.kept.lock().table.jobs().iter().map(Job::info).collect()
+    }
+
     pub(crate) fn list(&self) -> Vec<JobInfo> {
         // What is told of is in the file: its number is given to no other job.
         self.look();

@@ -384,6 +384,18 @@ pub(crate) fn check_mount(mount: &MountInfo) -> Option<HealthCheck> {
     })
 }
 
+/// The check of a record of mounts that cannot be used.
+pub(crate) fn check_mount_record(failure: &str) -> HealthCheck {
+    HealthCheck {
+        code: "MOUNTS_UNREADABLE".to_owned(),
+        severity: Severity::Warning,
+        object: "record of mounts".to_owned(),
+        now: Vec::new(),
+        message: format!("{failure}. No mount is made again, and none can be made or ended"),
+        action: "mend the file or move it away, and start the server again".to_owned(),
+    }
+}
+
 /// The check of a volume whose name another volume had when it came into service.
 pub(crate) fn check_name(volume: &ServedVolume) -> Option<HealthCheck> {
     let VolumeNames { served, given } = volume.names();

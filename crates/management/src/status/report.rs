@@ -5,18 +5,22 @@
 
 use crate::node::OfflineAggregate;
 use crate::status::health::{
-    check_aggregate, check_audit, check_damage, check_left_out, check_mount, check_name,
-    check_offline, check_outage, check_volume,
+    check_aggregate, check_audit, check_damage, check_left_out, check_mount, check_mount_record,
+    check_name, check_offline, check_outage, check_volume,
 };
+use crate::status::measures::Found;
 use crate::status::room::Status;
 use crate::volumes::Volumes;
-use admin_api::{AggregateInfo, HealthCheck, Recovery, StatusReply, Time, VolumeInfo};
-use telemetry::definitions;
+use admin_api::{
+    AggregateInfo, HealthCheck, JobInfo, MemoryUse, MountInfo, Recovery, StatusReply, Time,
+    VolumeInfo,
+};
+use telemetry::Snapshot;
 use units::AggregateUuid;
 
 impl Status {
     /// The node at a glance.
-    pub(crate) fn report(&self) -> StatusReply {
+    pub(crate) fn report(&self, jobs: &[JobInfo]) -> StatusReply {
         let now = self.node.clock.monotonic_nanoseconds();
         let uptime_ns = now.saturating_sub(self.started_monotonic_nanoseconds);
         let aggregates = self.aggregates.aggregate_list();
@@ -27,9 +31,9 @@ impl Status {
         checks.extend(mounts.iter().filter_map(check_mount));
         let (cached, dirty) = self.node.engine.memory_blocks();
         let recovery = self.replayed();
-        self.registry.gauge(&definitions::UPTIME, &[]).set_count(uptime_ns);
         let memory = self.process.memory(cached, dirty);
-        self.measure(&aggregates, &volumes, &checks, &memory);
+        let found = Found { aggregates: &aggregates, volumes: &volumes, checks: &checks, jobs };
+        let metrics = self.metrics(&found, &memory, &mounts);
         StatusReply {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             node: self.name.clone(),
@@ -49,8 +53,33 @@ impl Status {
                 .map(|volume| volume.name.clone())
                 .collect(),
             mounts,
-            metrics: self.registry.snapshot(),
+            metrics,
         }
+    }
+
+    /// The metrics alone. Nothing waits for the engine, so this answers while an aggregate is in an
+    /// outage.
+    pub(crate) fn glance_at_metrics(&self, jobs: &[JobInfo]) -> (Vec<HealthCheck>, Snapshot) {
+        let (aggregates, volumes, checks) = self.look();
+        let mounts = self.node.front_ends.mounts();
+        let (cached, dirty) = self.node.engine.memory_blocks();
+        let memory = self.process.memory(cached, dirty);
+        let found = Found { aggregates: &aggregates, volumes: &volumes, checks: &checks, jobs };
+        let metrics = self.metrics(&found, &memory, &mounts);
+        (checks, metrics)
+    }
+
+    /// What is measured now, and what the front ends count.
+    fn metrics(&self, found: &Found<'_>, memory: &MemoryUse, mounts: &[MountInfo]) -> Snapshot {
+        let mut snapshot = {
+            // Nobody sees the series of another, half made.
+            let _turn = self.measuring.lock();
+            self.measure(found, memory, mounts);
+            self.registry.snapshot()
+        };
+        snapshot.metrics.extend(self.node.front_ends.operations());
+        snapshot.metrics.sort_by(|one, other| one.name.cmp(&other.name));
+        snapshot
     }
 
     /// What the start had to replay; nothing if all aggregates had been stopped cleanly.
@@ -71,7 +100,8 @@ impl Status {
     pub(crate) fn look(&self) -> (Vec<AggregateInfo>, Vec<VolumeInfo>, Vec<HealthCheck>) {
         let aggregates = self.aggregates.aggregate_list();
         let volumes: Vec<VolumeInfo> = self.node.served().iter().map(Volumes::glimpse).collect();
-        let checks = self.health_checks(&aggregates, &volumes);
+        let mut checks = self.health_checks(&aggregates, &volumes);
+        checks.extend(self.node.front_ends.lost_mounts().iter().filter_map(check_mount));
         (aggregates, volumes, checks)
     }
 
@@ -107,6 +137,8 @@ impl Status {
         checks.extend(volumes.iter().filter_map(check_volume));
         checks.extend(volumes.iter().filter_map(check_damage));
         checks.extend(self.node.served().iter().filter_map(|volume| check_name(volume)));
+        let record = self.node.front_ends.mount_record_failure();
+        checks.extend(record.as_deref().map(check_mount_record));
         checks.extend(self.process.audit_failure().as_ref().map(check_audit));
         checks
     }

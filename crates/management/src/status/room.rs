@@ -2,10 +2,12 @@
 
 use crate::aggregates::Aggregates;
 use crate::checks::Checks;
+use crate::disks::table::DiskTable;
 use crate::node::Node;
 use crate::ports::{JournalPlaces, Process};
 use crate::recovery::Recovery;
 use crate::volumes::Volumes;
+use platform::sync::Mutex;
 use std::sync::Arc;
 use telemetry::Registry;
 use units::Timestamp;
@@ -18,6 +20,9 @@ pub(crate) struct Status {
     pub started: Timestamp,
     pub started_monotonic_nanoseconds: u64,
     pub registry: Arc<Registry>,
+    /// Held while metrics are set and read.
+    pub measuring: Mutex<()>,
+    pub disks: Arc<DiskTable>,
     pub process: Arc<dyn Process>,
     pub journals: Arc<dyn JournalPlaces>,
     pub aggregates: Arc<Aggregates>,

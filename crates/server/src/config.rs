@@ -16,6 +16,8 @@
 //! disk_timeout = "30s"                 # a disk that does not answer so long has failed; the default
 //! [listen]
 //! nfs = "[::]:2049"                    # default: NFS is not served
+//! metrics = "127.0.0.1:9290"           # /metrics, /healthz, /readyz over HTTP; default: not served
+//!                                      # a port alone, "9290", is one of 127.0.0.1
 //! admin_socket = "/var/lib/stroop/admin.sock"   # default: STATE_DIR/admin.sock
 //! [nfs]
 //! rpcbind = false                      # register at this machine's rpcbind; the default
@@ -37,7 +39,7 @@ use crate::hostname::hostname;
 use object_disk::RangeName;
 use reader::{Reader, Section};
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use units::ByteSize;
 
@@ -87,7 +89,7 @@ const SECTIONS: [(&str, &[&str]); 3] = [
             "disk_timeout",
         ],
     ),
-    ("listen", &["nfs", "admin_socket"]),
+    ("listen", &["nfs", "metrics", "admin_socket"]),
     ("nfs", &["rpcbind", "grace"]),
 ];
 
@@ -150,6 +152,8 @@ pub struct Config {
     pub workers: usize,
     /// Where to serve NFS.
     pub nfs: Option<SocketAddr>,
+    /// Where to show metrics over HTTP.
+    pub metrics: Option<SocketAddr>,
     /// Whether to register the NFS programs at this machine's rpcbind.
     pub nfs_rpcbind: bool,
     /// How long NFS clients have for taking back their locks after a restart.
@@ -204,6 +208,7 @@ impl Config {
             disk_timeout_seconds: disk_timeout(&node)?,
             workers: workers(&node)?,
             nfs: nfs(&listen)?,
+            metrics: metrics(&listen)?,
             nfs_rpcbind: nfs_section.boolean("rpcbind")?.unwrap_or(false),
             nfs_grace_seconds: nfs_grace(&nfs_section)?,
             state_directory,
@@ -342,6 +347,19 @@ fn nfs(listen: &Section<'_>) -> Result<Option<SocketAddr>, ConfigError> {
         Err(_) => Err(listen.wrong(
             "nfs",
             &format!("'{text}' is no address and port; write 127.0.0.1:2049 or [::]:2049"),
+        )),
+    }
+}
+
+/// Metrics name volumes and disks: without an address they are this machine's own.
+fn metrics(listen: &Section<'_>) -> Result<Option<SocketAddr>, ConfigError> {
+    let Some(text) = listen.text("metrics")? else { return Ok(None) };
+    let port = text.parse().map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    match port.or_else(|_| text.parse()) {
+        Ok(address) => Ok(Some(address)),
+        Err(_) => Err(listen.wrong(
+            "metrics",
+            &format!("'{text}' is neither a port nor an address and a port; write 127.0.0.1:9290"),
         )),
     }
 }

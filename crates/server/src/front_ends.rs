@@ -8,17 +8,22 @@
 //! Fails: by `AdminError`, naming address, volume or mountpoint.
 
 mod exports;
+mod kept_mounts;
+mod measured;
 mod mount_record;
 mod mountpoint;
 mod mounts;
+mod path_work;
 
 use crate::memory::Shares;
 use crate::state_file::StateFile;
 use admin_api::{AdminError, Code, ExportRule, Listener, MountCreate, MountInfo, MountRemove};
 use exports::ExportTable;
 use file_service::{FileService, HandleKey};
+use kept_mounts::KeptMounts;
 use locks::{Limits, LockManager};
 use management::Refused;
+use measured::{Measured, Protocol};
 use mounts::Mounts;
 use nfs::{RegisterError, RpcError, StartError};
 use platform::Clock;
@@ -29,6 +34,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use telemetry::{MetricSnapshot, Operations};
 use units::{AggregateUuid, VolumeUuid};
 
 /// The file of the state directory that keeps which NFS clients have locks.
@@ -50,7 +56,7 @@ pub(crate) struct FrontEnds {
     service: Arc<dyn FileService>,
     clock: Arc<dyn Clock>,
     exports: Arc<ExportTable>,
-    mounts: Mounts,
+    mounts: KeptMounts,
     tries: Mutex<Tries>,
     tried: Condvar,
     /// The locks of all front ends.
@@ -61,6 +67,10 @@ pub(crate) struct FrontEnds {
     nfs: OnceLock<Listener>,
     /// What it counts.
     programs: OnceLock<Arc<nfs::Programs>>,
+    /// Where metrics are shown, if they are.
+    metrics: OnceLock<Listener>,
+    /// What all protocols do.
+    operations: Arc<Operations>,
 }
 
 impl FrontEnds {
@@ -71,20 +81,26 @@ impl FrontEnds {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let address = config.admin_socket.display().to_string();
-        let limits = Limits::within(Shares::of(config.memory.0).lock_bytes as usize);
+        let shares = Shares::of(config.memory.0);
+        let limits = Limits::within(shares.lock_bytes as usize);
         let locks = Arc::new(LockManager::new(Arc::clone(&clock), limits));
-        let mounts = Mounts::new(&config.state_directory, Arc::clone(&service), Arc::clone(&locks));
+        let operations = Arc::new(measured::operations(shares.meter_bytes));
+        let counting = (&operations, &clock);
+        let of_mounts = Arc::new(Measured::new(Arc::clone(&service), Protocol::Fuse, counting));
+        let mounts = Mounts::new(&config.state_directory, of_mounts, Arc::clone(&locks));
         Self {
             service,
             locks,
             clock,
             exports: Arc::default(),
-            mounts,
+            mounts: KeptMounts::new(mounts),
             tries: Mutex::default(),
             tried: Condvar::new(),
             admin: Listener { protocol: "admin".to_owned(), address },
             nfs: OnceLock::new(),
             programs: OnceLock::new(),
+            metrics: OnceLock::new(),
+            operations,
         }
     }
 
@@ -94,12 +110,25 @@ impl FrontEnds {
     /// See [`start_nfs`].
     pub(crate) fn serve_nfs(&self, config: &Config) -> Result<Option<nfs::Server>, AdminError> {
         let Some(address) = config.nfs else { return Ok(None) };
-        let (service, exports) = (Arc::clone(&self.service), Arc::clone(&self.exports));
+        let counting = (&self.operations, &self.clock);
+        let service = Measured::new(Arc::clone(&self.service), Protocol::Nfs, counting);
+        let (service, exports) = (Arc::new(service), Arc::clone(&self.exports));
         let (clock, locks) = (Arc::clone(&self.clock), Arc::clone(&self.locks));
         let server = start_nfs(address, config, service, exports, clock, locks)?;
         let set = self.nfs.set(listener(&server)).is_ok();
         assert!(set && self.programs.set(server.programs()).is_ok(), "NFS is started once");
         Ok(Some(server))
+    }
+
+    /// Has status show where metrics are shown.
+    pub(crate) fn note_metrics(&self, address: SocketAddr) {
+        let listener = Listener { protocol: "metrics".to_owned(), address: address.to_string() };
+        assert!(self.metrics.set(listener).is_ok(), "metrics are served once");
+    }
+
+    /// What counts operations has so much memory.
+    pub(crate) fn meter_bytes(&self) -> u64 {
+        self.operations.memory_bytes()
     }
 
     /// Makes the mounts that are missing since the start, now and then, in a thread of its own:
@@ -152,11 +181,13 @@ impl FrontEnds {
 
 impl management::FrontEnds for FrontEnds {
     fn set_exports(&self, name: &str, volume: (VolumeUuid, HandleKey), rules: &[ExportRule]) {
+        self.operations.know(volume.0.0, name);
         self.exports.set(name, volume, rules);
     }
 
     fn forget_exports(&self, name: &str) {
         self.exports.remove(name);
+        self.operations.forget(name);
     }
 
     fn exported(&self) -> Vec<(String, VolumeUuid)> {
@@ -183,8 +214,25 @@ impl management::FrontEnds for FrontEnds {
         self.mounts.list()
     }
 
+    fn lost_mounts(&self) -> Vec<MountInfo> {
+        self.mounts.lost()
+    }
+
+    fn mount_record_failure(&self) -> Option<String> {
+        self.mounts.record_failure()
+    }
+
     fn listeners(&self) -> Vec<Listener> {
-        self.nfs.get().cloned().into_iter().chain([self.admin.clone()]).collect()
+        let own = [self.nfs.get(), Some(&self.admin), self.metrics.get()];
+        own.into_iter().flatten().cloned().collect()
+    }
+
+    fn operations(&self) -> Vec<MetricSnapshot> {
+        self.operations.snapshot()
+    }
+
+    fn connections(&self) -> Vec<(&'static str, u64)> {
+        self.programs.get().map(|programs| ("nfs", programs.connections())).into_iter().collect()
     }
 
     fn refused(&self) -> Refused {

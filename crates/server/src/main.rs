@@ -23,6 +23,7 @@ mod invocation;
 mod lock;
 mod logging;
 mod memory;
+mod metrics;
 mod mount_helper;
 mod node;
 mod notify;

@@ -33,6 +33,10 @@ const FRONT_END_BYTES: (u64, u64) = (6 << 20, 128 << 20);
 const LOCK_SHARE: u64 = 32;
 /// And its bounds: locks of a few thousand programs, and all that the lock manager counts to.
 const LOCK_BYTES: (u64, u64) = (2 << 20, 32 << 20);
+/// The share of the cap for counting operations by volume.
+const METER_SHARE: u64 = 128;
+/// And its bounds: some hundred volumes on a few processors, and a thousand on many.
+const METER_BYTES: (u64, u64) = (512 << 10, 8 << 20);
 /// The share of the cap that is lost between what is allocated and what is used.
 const LOSS_SHARE: u64 = 16;
 
@@ -53,6 +57,8 @@ pub(crate) struct Shares {
     pub front_end_bytes: u64,
     /// Locks of all front ends.
     pub lock_bytes: u64,
+    /// Numbers of operations, by volume.
+    pub meter_bytes: u64,
 }
 
 impl Shares {
@@ -62,9 +68,11 @@ impl Shares {
         let front_end_bytes = (cap_bytes / FRONT_END_SHARE).clamp(least, most);
         let (least, most) = LOCK_BYTES;
         let lock_bytes = (cap_bytes / LOCK_SHARE).clamp(least, most);
+        let (least, most) = METER_BYTES;
+        let meter_bytes = (cap_bytes / METER_SHARE).clamp(least, most);
         let rest = cap_bytes.saturating_sub(FIXED_BYTES + cap_bytes / LOSS_SHARE);
-        let engine_bytes = rest.saturating_sub(front_end_bytes + lock_bytes);
-        Self { engine_bytes, front_end_bytes, lock_bytes }
+        let engine_bytes = rest.saturating_sub(front_end_bytes + lock_bytes + meter_bytes);
+        Self { engine_bytes, front_end_bytes, lock_bytes, meter_bytes }
     }
 }
 
@@ -88,8 +96,9 @@ pub(crate) fn live_blocks() -> u64 {
 /// Memory that one of them takes.
 pub(crate) const BLOCK_BYTES: u64 = BLOCK_FOOTPRINT_BYTES;
 
-/// Who has how much now. `cached` and `dirty` count blocks.
-pub(crate) fn report(cap_bytes: u64, cached: u64, dirty: u64) -> MemoryUse {
+/// Who has how much now. `cached` and `dirty` count blocks; `meter_bytes` is for counting
+/// operations.
+pub(crate) fn report(cap_bytes: u64, (cached, dirty): (u64, u64), meter_bytes: u64) -> MemoryUse {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let (used_bytes, peak_bytes) = (field(&status, "VmRSS:"), field(&status, "VmHWM:"));
     let (live, peak) = (ALLOCATOR.live_blocks(), ALLOCATOR.peak_blocks());
@@ -100,7 +109,8 @@ pub(crate) fn report(cap_bytes: u64, cached: u64, dirty: u64) -> MemoryUse {
         .into_iter()
         .collect();
     consumers.push(MemoryConsumer::new("spare", peak.saturating_sub(live) * BLOCK_BYTES));
-    let other = used_bytes.saturating_sub(peak * BLOCK_BYTES);
+    consumers.push(MemoryConsumer::new("metrics", meter_bytes));
+    let other = used_bytes.saturating_sub(peak * BLOCK_BYTES + meter_bytes);
     consumers.push(MemoryConsumer::new("other", other));
     MemoryUse { limit_bytes: cap_bytes, used_bytes, peak_bytes, consumers }
 }
@@ -121,7 +131,7 @@ mod tests {
     fn shares_are_within_the_cap() {
         for cap in [MEMORY_BYTES_MIN, 128 << 20, 1 << 30, 64 << 30] {
             let shares = Shares::of(cap);
-            let protocols = shares.front_end_bytes + shares.lock_bytes;
+            let protocols = shares.front_end_bytes + shares.lock_bytes + shares.meter_bytes;
             let sum = shares.engine_bytes + protocols + FIXED_BYTES + cap / LOSS_SHARE;
             assert_eq!(sum, cap);
             assert!(shares.engine_bytes >= cap / 3, "{cap}: {shares:?}");
@@ -138,7 +148,7 @@ mod tests {
     #[test]
     fn consumers_add_up_to_what_is_used() {
         let block = std::sync::Arc::new(units::Block::zeroed());
-        let memory = report(1 << 30, 0, 0);
+        let memory = report(1 << 30, (0, 0), 0);
         let sum: u64 = memory.consumers.iter().map(|consumer| consumer.bytes).sum();
         assert!(memory.used_bytes > 0 && memory.peak_bytes >= memory.used_bytes);
         // Figures are read one after another while other tests allocate.

@@ -22,6 +22,7 @@ use crate::audit::AuditFile;
 use crate::disks::openers::Openers;
 use crate::front_ends::FrontEnds;
 use crate::memory::{self, Shares};
+use crate::metrics::NodeMetrics;
 use crate::shutdown::Shutdown;
 use crate::state_file::StateFile;
 use admin_api::{AdminError, Code, MemoryUse};
@@ -34,6 +35,7 @@ use platform::linux::{DiskOpener as LinuxDiskOpener, IoEngineKind, SystemClock, 
 use platform::watched::{Watch, WatchedOpener};
 use server::config::Config;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use threads::{Threads, WATCH_INTERVAL, Watcher};
 
@@ -65,6 +67,7 @@ pub(crate) struct Node {
 struct ServerProcess {
     shutdown: Shutdown,
     memory_bytes: u64,
+    front_ends: Arc<FrontEnds>,
     audit: Arc<AuditFile>,
 }
 
@@ -74,7 +77,7 @@ impl Process for ServerProcess {
     }
 
     fn memory(&self, cached: u64, dirty: u64) -> MemoryUse {
-        memory::report(self.memory_bytes, cached, dirty)
+        memory::report(self.memory_bytes, (cached, dirty), self.front_ends.meter_bytes())
     }
 
     fn audit_failure(&self) -> Option<AuditFailure> {
@@ -122,6 +125,7 @@ pub(crate) fn start(config: &Config, shutdown: &Shutdown) -> Result<Node, AdminE
     let process = ServerProcess {
         shutdown: shutdown.clone(),
         memory_bytes: config.memory.0,
+        front_ends: Arc::clone(&front_ends),
         audit: Arc::clone(&audit),
     };
     let management = Arc::new(Management::new(Parts {
@@ -184,6 +188,12 @@ impl Node {
             audit: Arc::clone(&self.audit) as _,
             clock: Arc::new(SystemClock),
         }
+    }
+
+    /// What is shown over HTTP at `address`.
+    pub(crate) fn metrics(&self, address: SocketAddr) -> NodeMetrics {
+        self.front_ends.note_metrics(address);
+        NodeMetrics(Arc::clone(&self.management))
     }
 
     /// Stops the node: first the front ends, so that nothing more is answered, then the engine.

@@ -1,8 +1,8 @@
 //! `stroop serve`: a node from start to stop.
 //!
-//! Order of the start: configuration, log, state directory, lock, signals, node (which mounts the
-//! aggregates and replays their logs), admin socket, READY. The stop goes the other way, and ends
-//! with the node's last consistency points.
+//! Order of the start: configuration, log, state directory, lock, signals, metrics (which say that
+//! the server is starting), node (which mounts the aggregates and replays their logs), admin
+//! socket, READY. The stop goes the other way, and ends with the node's last consistency points.
 //!
 //! Invariants: nothing is touched before the lock is held; what was started is stopped, in reverse
 //! order, whatever fails.
@@ -16,9 +16,14 @@ use crate::{logging, node};
 use admin_api::{AdminError, Code};
 use admin_server::{AdminServer, AdminServerError};
 use cli::ServeArguments;
+use metrics_server::limits::Limits;
+use metrics_server::{MetricsServer, MetricsServerError};
+use platform::linux::SystemClock;
 use rustix::fs::Mode;
 use server::config::{Config, Journal};
+use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use units::shell_word;
 
 /// Runs a node until it is asked to stop.
@@ -45,9 +50,19 @@ pub(crate) fn serve(arguments: &ServeArguments, config_path: &Path) -> Result<()
         workers = config.workers,
         "starting"
     );
+    let metrics = serve_metrics(&config)?;
     let node = node::start(&config, &shutdown)?;
+    if let Some(metrics) = &metrics {
+        let address = metrics.local_address();
+        tracing::info!(%address, "metrics are shown over HTTP");
+        metrics.ready(Arc::new(node.metrics(address)));
+    }
     let served = serve_until_asked_to_stop(&config, &node, &shutdown);
+    if let Some(metrics) = &metrics {
+        metrics.stopping();
+    }
     let stopped = node.stop();
+    drop(metrics);
     served.and(stopped)?;
     tracing::info!("stopped");
     Ok(())
@@ -79,6 +94,25 @@ fn serve_until_asked_to_stop(
     notify("STOPPING=1");
     admin.stop();
     Ok(())
+}
+
+/// Shows metrics over HTTP, if the configuration says where.
+fn serve_metrics(config: &Config) -> Result<Option<MetricsServer>, AdminError> {
+    let Some(address) = config.metrics else { return Ok(None) };
+    let started = MetricsServer::start(address, Arc::new(SystemClock), Limits::default());
+    started.map(Some).map_err(|error| {
+        let code = match &error {
+            MetricsServerError::Listen { source, .. } => match source.kind() {
+                io::ErrorKind::AddrInUse => Code::Conflict,
+                io::ErrorKind::PermissionDenied => Code::Denied,
+                _ => Code::Failed,
+            },
+            MetricsServerError::Thread(_) => Code::Failed,
+        };
+        AdminError::new(code, "cannot show metrics on", address.to_string())
+            .because(error.to_string())
+            .try_next(format!("another [listen] metrics in {}", config.path.display()))
+    })
 }
 
 fn socket_error(config: &Config, error: &AdminServerError) -> AdminError {

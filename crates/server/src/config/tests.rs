@@ -27,6 +27,7 @@ journal_size = "1G"
 workers = 3
 [listen]
 nfs = "[::]:2049"
+metrics = "9290"
 [nfs]
 rpcbind = true
 grace = "2m"
@@ -42,6 +43,7 @@ grace = "2m"
     assert_eq!(config.journals, [journal]);
     assert_eq!(config.workers, 3);
     assert_eq!(config.nfs, Some("[::]:2049".parse().unwrap()));
+    assert_eq!(config.metrics, Some("127.0.0.1:9290".parse().unwrap()), "this machine alone");
     assert_eq!(config.admin_socket, Path::new("/srv/stroop/admin.sock"));
     assert_eq!((config.nfs_rpcbind, config.nfs_grace_seconds), (true, 120));
 }
@@ -52,7 +54,7 @@ fn an_empty_file_is_all_defaults() {
     assert_eq!(config.state_directory, Path::new(STATE_DIRECTORY));
     assert_eq!(config.admin_socket, Path::new("/var/lib/stroop/admin.sock"));
     assert_eq!(config.memory, ByteSize(MEMORY_BYTES_DEFAULT));
-    assert_eq!(config.nfs, None);
+    assert_eq!((config.nfs, config.metrics), (None, None));
     assert_eq!((config.nfs_rpcbind, config.nfs_grace_seconds), (false, 90));
     assert!(config.disks.is_empty() && config.workers >= 1 && !config.name.is_empty());
     assert!(matches!(&*config.journals, [Journal::Directory { path, .. }]
@@ -104,6 +106,13 @@ fn values_that_make_no_sense_are_named_with_their_line() {
     fails("node = 1", "line 1: node: this is a section; write [node]");
     let nfs = parse("[listen]\n# here\nnfs = \"2049\"").unwrap_err().to_string();
     assert!(nfs.contains("line 3: listen.nfs: '2049' is no address and port"), "{nfs}");
+    fails(
+        "[listen]\nmetrics = \"nas1:9290\"",
+        "line 2: listen.metrics: 'nas1:9290' is neither a port nor an address and a port; write \
+         127.0.0.1:9290",
+    );
+    let anyone = parse("[listen]\nmetrics = \"[::]:9290\"").unwrap();
+    assert_eq!(anyone.metrics, Some("[::]:9290".parse().unwrap()));
     let name = parse("[node]\nname = \"a/b\"").unwrap_err().to_string();
     assert!(name.contains("line 2: node.name: '/' is not allowed"), "{name}");
 }

@@ -26,6 +26,13 @@ pub(super) struct Before {
     pub is_immutable: bool,
 }
 
+impl Before {
+    /// Whether it is as a directory that was sealed.
+    pub(super) const fn is_sealed(self) -> bool {
+        self.is_immutable || self.mode == 0
+    }
+}
+
 /// A directory that something is mounted on, or is to be.
 pub(super) struct Below(OwnedFd);
 

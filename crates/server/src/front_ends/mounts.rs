@@ -14,6 +14,12 @@
 //! - Nobody waits for the programs of a mount that was unmounted lazily (`umount -l`): it is served
 //!   until they leave it, or until the server stops.
 //!
+//! - A directory is sealed as long as its mount is in the record and missing. If the record cannot
+//!   be changed, the directory is left as the record has it.
+//! - What nobody understands in the record stays in it; a record that cannot be read is left alone.
+//!
+//! Calls work on paths, which may hang; `kept_mounts` keeps that from whoever must not.
+//!
 //! Fails: by `AdminError`. A mount that cannot be made again is listed with the reason.
 //!
 //! [`mount_record`]: super::mount_record
@@ -24,25 +30,45 @@ use super::mountpoint::{Before, Below};
 use crate::state_file::StateFile;
 use admin_api::{AdminError, Code, MountCreate, MountInfo, MountRemove};
 use file_service::{FileService, FsError};
-use fuse::{FuseMount, MountError, MountOptions, PreparedMount, detach_dead};
+use fuse::{FuseMount, MountError, MountOptions, PreparedMount, detach_dead, mounted_type};
 use locks::LockManager;
 use management::StateFile as _;
 use platform::sync::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use units::shell_word;
 
 /// The file of the state directory with the record.
 const RECORD_FILE: &str = "mounts";
 /// Why a mount is missing that was made, and is not there any more.
-const ENDED_OUTSIDE: &str = "it was unmounted from outside";
+pub(super) const ENDED_OUTSIDE: &str = "it was unmounted from outside";
 /// Why a mount of the record was not made as yet.
-const NOT_TRIED: &str = "it was not made again since the server started";
+pub(super) const NOT_TRIED: &str = "it was not made again since the server started";
+/// Why a mount is missing whose path hangs.
+pub(super) const HANGS: &str = "its path does not answer";
 
-struct Mounted {
+/// A mount that is there.
+pub(super) struct Mounted {
     volume: String,
     mount: FuseMount,
+}
+
+impl Mounted {
+    /// Where it is.
+    pub(super) fn place(&self) -> String {
+        self.mount.mountpoint().display().to_string()
+    }
+
+    /// Ends it, with the server.
+    pub(super) fn stop(self) {
+        let mountpoint = self.place();
+        if let Err(error) = self.mount.stop() {
+            tracing::error!(mountpoint, %error, "a mount could not be ended cleanly");
+        }
+    }
 }
 
 /// The mounts of volumes of one service.
@@ -62,11 +88,17 @@ struct Held {
     lingering: Vec<Mounted>,
     /// What is to be there.
     record: Record,
+    /// Lines of the record that are no mounts to this build.
+    strange: Vec<String>,
+    /// Why the record cannot be read, if it cannot.
+    record_failure: Option<String>,
     /// Those of the record that the start could not make, and why.
     failed: BTreeMap<String, String>,
     /// Mountpoints at which a mount is being made or ended.
     changing: BTreeSet<String>,
     is_stopping: bool,
+    /// The mounts that were missing when the server began to stop.
+    lost_at_stop: Option<Vec<MountInfo>>,
 }
 
 impl Held {
@@ -80,11 +112,42 @@ impl Held {
 
 /// Who wants a mount.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Wish {
+pub(super) enum Wish {
     /// An administrator, now.
     New,
     /// The record: whoever gives the mount up meanwhile is heeded.
     Recorded,
+}
+
+/// One try to make a mount. Whoever wanted it may give it up while a path hangs.
+#[derive(Clone)]
+pub(super) struct Attempt {
+    wish: Wish,
+    is_given_up: Arc<AtomicBool>,
+}
+
+impl Attempt {
+    pub(super) fn new(wish: Wish) -> Self {
+        Self { wish, is_given_up: Arc::default() }
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.is_given_up.load(Ordering::Relaxed)
+    }
+}
+
+/// Why a directory was not unsealed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum UnsealError {
+    /// Something else hides it.
+    #[error("{kind} is mounted over the directory, which stays sealed below")]
+    Covered {
+        /// The type of what is mounted.
+        kind: String,
+    },
+    /// It cannot be changed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
 }
 
 /// The right to make or end the mount at a place, until it is dropped.
@@ -107,22 +170,24 @@ impl Mounts {
         locks: Arc<LockManager>,
     ) -> Self {
         let file = StateFile::new(state_directory, RECORD_FILE);
-        let record = match file.load() {
+        let (record, strange, record_failure) = match file.load() {
             Ok(text) => {
                 let (record, strange) = mount_record::from_text(&text);
-                for line in strange {
+                for line in &strange {
                     tracing::error!(line, file = RECORD_FILE, "no mount is made of this line");
                 }
-                record
+                (record, strange, None)
             }
             Err(error) => {
-                tracing::error!(%error, file = RECORD_FILE, "no mounts are made again");
-                Record::new()
+                let path = state_directory.join(RECORD_FILE);
+                tracing::error!(%error, path = %path.display(), "no mounts are made again");
+                (Record::new(), Vec::new(), Some(format!("{}: {error}", path.display())))
             }
         };
         let untried = record.keys().map(|place| (place.clone(), NOT_TRIED.to_owned()));
         let failed = untried.collect();
-        let held = Mutex::new(Held { record, failed, ..Held::default() });
+        let held = Held { record, strange, record_failure, failed, ..Held::default() };
+        let held = Mutex::new(held);
         Self { service, locks, held, file: Mutex::new(file) }
     }
 
@@ -131,11 +196,11 @@ impl Mounts {
     /// # Errors
     /// `NotFound` if volume or mountpoint is not there, `Conflict` if something is mounted there or
     /// lies in it, `Failed` if FUSE cannot be used or the mount cannot be recorded.
-    pub(crate) fn mount(&self, request: &MountCreate) -> Result<MountInfo, AdminError> {
-        self.prepare_and_make(request, Wish::New)
-    }
-
-    fn prepare_and_make(&self, request: &MountCreate, wish: Wish) -> Result<MountInfo, AdminError> {
+    pub(super) fn mount(
+        &self,
+        request: &MountCreate,
+        attempt: &Attempt,
+    ) -> Result<MountInfo, AdminError> {
         let MountCreate { volume, mountpoint } = request;
         let ended = self.held.lock().take_ended();
         drop(ended);
@@ -147,7 +212,7 @@ impl Mounts {
             let place = place.ok_or_else(|| {
                 AdminError::usage("cannot mount at", mountpoint).because("it is not UTF-8")
             })?;
-            self.make((request, wish), prepared, place)
+            self.make((request, attempt), prepared, place)
         });
         if mounted.is_err() {
             self.close_up(mountpoint);
@@ -158,7 +223,7 @@ impl Mounts {
     /// Makes a mount that was looked at, and records it first.
     fn make(
         &self,
-        (request, wish): (&MountCreate, Wish),
+        (request, attempt): (&MountCreate, &Attempt),
         prepared: PreparedMount,
         place: String,
     ) -> Result<MountInfo, AdminError> {
@@ -166,12 +231,20 @@ impl Mounts {
             AdminError::new(Code::Failed, "cannot mount at", &place).because(message)
         };
         let changing = self.change("cannot mount at", &place)?;
-        if wish == Wish::Recorded && !self.is_recorded(&request.volume, &place) {
+        if attempt.wish == Wish::Recorded && !self.is_recorded(&request.volume, &place) {
             return Err(failed("it was given up by 'stroop unmount' meanwhile".to_owned()));
         }
         let below = Below::open(Path::new(&place)).map_err(|error| failed(error.to_string()))?;
         let before = self.held.lock().record.get(&place).cloned();
         let found = below.as_ref().and_then(|below| below.look().ok());
+        if before.is_some()
+            && let Some(kind) = covering(&place, found)
+        {
+            return Err(covered("cannot mount at", &place, &UnsealError::Covered { kind }));
+        }
+        if attempt.is_given_up() {
+            return Err(failed("it was given up, because its path did not answer".to_owned()));
+        }
         let unknown = Before { mode: 0, is_immutable: true };
         let recorded = Recorded {
             volume: request.volume.clone(),
@@ -181,7 +254,7 @@ impl Mounts {
         self.change_record(add).map_err(|error| failed(format!("not recorded: {error}")))?;
         let mount = prepared.start(Some(Arc::clone(&self.locks)));
         let mounted = mount.map_err(|error| refused(request, &error));
-        let mounted = mounted.and_then(|mount| self.keep(&request.volume, &place, mount));
+        let mounted = mounted.and_then(|mount| self.keep((request, attempt), &place, mount));
         if let Err(error) = mounted {
             let undone = self.change_record(|record| match before {
                 Some(before) => drop(record.insert(place.clone(), before)),
@@ -204,14 +277,23 @@ impl Mounts {
     }
 
     /// Takes a mount that was made.
-    fn keep(&self, volume: &str, place: &str, mount: FuseMount) -> Result<(), AdminError> {
-        let mounted = Mounted { volume: volume.to_owned(), mount };
+    fn keep(
+        &self,
+        (request, attempt): (&MountCreate, &Attempt),
+        place: &str,
+        mount: FuseMount,
+    ) -> Result<(), AdminError> {
+        let mounted = Mounted { volume: request.volume.clone(), mount };
         let mut held = self.held.lock();
-        if held.is_stopping {
+        let refused = match () {
+            () if held.is_stopping => Some("the server is stopping"),
+            () if attempt.is_given_up() => Some("it was given up, because its path did not answer"),
+            () => None,
+        };
+        if let Some(cause) = refused {
             drop(held);
             drop(mounted);
-            return Err(AdminError::new(Code::Failed, "cannot mount at", place)
-                .because("the server is stopping"));
+            return Err(AdminError::new(Code::Failed, "cannot mount at", place).because(cause));
         }
         // A mount that was unmounted from outside may still be held under this name.
         let before = held.mounted.insert(place.to_owned(), mounted);
@@ -221,6 +303,12 @@ impl Mounts {
         drop(held);
         drop(ended);
         Ok(())
+    }
+
+    /// Nothing is made by an attempt from now on. If it has made a mount already, that stays.
+    pub(super) fn give_up(&self, attempt: &Attempt) {
+        let _held = self.held.lock();
+        attempt.is_given_up.store(true, Ordering::Relaxed);
     }
 
     /// Whether a mount is to be there.
@@ -239,11 +327,17 @@ impl Mounts {
     }
 
     /// Changes the record, here and on disk.
-    fn change_record(&self, change: impl FnOnce(&mut Record)) -> std::io::Result<()> {
+    fn change_record(&self, change: impl FnOnce(&mut Record)) -> io::Result<()> {
         let file = self.file.lock();
-        let mut record = self.held.lock().record.clone();
+        let (mut record, strange) = {
+            let held = self.held.lock();
+            if let Some(failure) = &held.record_failure {
+                return Err(io::Error::other(unreadable(failure)));
+            }
+            (held.record.clone(), held.strange.clone())
+        };
         change(&mut record);
-        file.store(&mount_record::to_text(&record))?;
+        file.store(&mount_record::to_text(&record, &strange))?;
         self.held.lock().record = record;
         Ok(())
     }
@@ -287,22 +381,13 @@ impl Mounts {
 
     /// Takes them away again.
     fn close_up(&self, place: &str) {
-        if self.sealed_before(place).is_some()
-            && let Ok(Some(below)) = Below::open(Path::new(place))
-            && let Err(error) = below.seal()
-        {
-            tracing::warn!(mountpoint = place, %error, "programs can write into the directory");
+        if self.sealed_before(place).is_some() {
+            seal(place);
         }
     }
 
-    /// Makes the mounts of the record that are missing since the start, as far as that can be done.
-    pub(crate) fn bring_back(&self) {
-        for request in self.missing_since_start() {
-            self.bring_one_back(request);
-        }
-    }
-
-    fn missing_since_start(&self) -> Vec<MountCreate> {
+    /// The mounts of the record that are missing since the start.
+    pub(super) fn missing_since_start(&self) -> Vec<MountCreate> {
         let held = self.held.lock();
         let request = |mountpoint: &String| {
             let volume = held.record.get(mountpoint)?.volume.clone();
@@ -311,7 +396,8 @@ impl Mounts {
         held.failed.keys().filter_map(request).collect()
     }
 
-    fn bring_one_back(&self, request: MountCreate) {
+    /// Makes one of them, if that can be done.
+    pub(super) fn bring_one_back(&self, request: MountCreate) {
         let MountCreate { volume, mountpoint } = &request;
         let detached = match self.is_served(volume) {
             // Nobody asks for a path that may hang, before there is something to mount.
@@ -319,27 +405,29 @@ impl Mounts {
             false => Err(format!("volume '{volume}' is not in service")),
         };
         let made = detached.and_then(|_| {
-            let made = self.prepare_and_make(&request, Wish::Recorded);
+            let made = self.mount(&request, &Attempt::new(Wish::Recorded));
             made.map_err(|error| error.cause.join("; "))
         });
         match made {
             Ok(MountInfo { volume, mountpoint, .. }) => {
                 tracing::info!(volume, mountpoint, "mounted again");
             }
-            Err(cause) => {
-                let mut held = self.held.lock();
-                if let Some(known) = held.failed.get_mut(mountpoint)
-                    && *known != cause
-                {
-                    tracing::warn!(mountpoint, cause, "not mounted again");
-                    *known = cause;
-                }
-            }
+            Err(cause) => self.note_failure(mountpoint, cause),
+        }
+    }
+
+    /// A mount that is missing since the start could not be made, or not yet.
+    pub(super) fn note_failure(&self, mountpoint: &str, cause: String) {
+        if let Some(known) = self.held.lock().failed.get_mut(mountpoint)
+            && *known != cause
+        {
+            tracing::warn!(mountpoint, cause, "not mounted again");
+            *known = cause;
         }
     }
 
     /// Whether mounts are missing since the start.
-    pub(crate) fn are_to_be_brought_back(&self) -> bool {
+    pub(super) fn are_to_be_brought_back(&self) -> bool {
         let held = self.held.lock();
         !held.is_stopping && !held.failed.is_empty()
     }
@@ -356,7 +444,7 @@ impl Mounts {
     ///
     /// # Errors
     /// `NotFound` if there is none.
-    pub(crate) fn unmount(&self, request: &MountRemove) -> Result<MountInfo, AdminError> {
+    pub(super) fn unmount(&self, request: &MountRemove) -> Result<MountInfo, AdminError> {
         let place = &request.mountpoint;
         let error = |code| AdminError::new(code, "cannot unmount", place);
         let changing = self.change("cannot unmount", place)?;
@@ -375,16 +463,24 @@ impl Mounts {
         };
         let stopped = mounted.map_or(Ok(()), |mounted| mounted.mount.stop());
         stopped.map_err(|failure| error(Code::Failed).because(failure.to_string()))?;
-        if let Some(Recorded { before, .. }) = recorded
-            && let Err(error) = detach_dead(Path::new(place)).and_then(|_| unseal(place, before))
-        {
-            tracing::warn!(
+        let unsealed = recorded.map_or(Ok(()), |Recorded { before, .. }| {
+            detach_dead(Path::new(place))?;
+            unseal(place, before)
+        });
+        match unsealed {
+            Ok(()) => {}
+            Err(failure @ UnsealError::Covered { .. }) => {
+                return Err(covered("cannot unmount", place, &failure));
+            }
+            Err(UnsealError::Io(error)) => tracing::warn!(
                 mountpoint = place,
                 %error,
                 "the directory is not as it was before; see 'lsattr -d' and 'ls -ld'"
-            );
+            ),
         }
         self.change_record(|record| drop(record.remove(place))).map_err(|failure| {
+            // The next start makes the mount: until then nobody shall write below it.
+            seal(place);
             error(Code::Failed).because(format!(
                 "it is not mounted any more, but will be at the next start of the server: {failure}"
             ))
@@ -394,16 +490,34 @@ impl Mounts {
         Ok(MountInfo { volume, mountpoint: place.clone(), missing: None })
     }
 
-    /// All mounts, in order of mountpoint, with those that are missing.
-    pub(crate) fn list(&self) -> Vec<MountInfo> {
+    /// Why the record cannot be used, if it cannot.
+    pub(super) fn record_failure(&self) -> Option<String> {
+        self.held.lock().record_failure.as_deref().map(unreadable)
+    }
+
+    /// The mounts that are missing, but for those whose turn has not come since the start.
+    pub(super) fn lost(&self, hangs: &dyn Fn(&str) -> bool) -> Vec<MountInfo> {
+        if let Some(lost) = &self.held.lock().lost_at_stop {
+            return lost.clone();
+        }
+        let is_lost =
+            |mount: &MountInfo| mount.missing.as_ref().is_some_and(|cause| cause != NOT_TRIED);
+        self.list(hangs).into_iter().filter(is_lost).collect()
+    }
+
+    /// All mounts, in order of mountpoint, with those that are missing. `hangs` says of a place
+    /// whether work on it hangs.
+    pub(super) fn list(&self, hangs: &dyn Fn(&str) -> bool) -> Vec<MountInfo> {
         let ended = self.held.lock().take_ended();
         drop(ended);
         let held = self.held.lock();
-        let is_seen =
-            |place: &String| held.mounted.contains_key(place) || !held.changing.contains(place);
+        let is_seen = |place: &String| {
+            held.mounted.contains_key(place) || !held.changing.contains(place) || hangs(place)
+        };
         let info = |(place, recorded): (&String, &Recorded)| {
             let missing = match held.mounted.contains_key(place) {
                 true => None,
+                false if hangs(place) => Some(HANGS),
                 false => Some(held.failed.get(place).map_or(ENDED_OUTSIDE, String::as_str)),
             };
             MountInfo {
@@ -415,28 +529,55 @@ impl Mounts {
         held.record.iter().filter(|(place, _)| is_seen(place)).map(info).collect()
     }
 
-    /// Ends all mounts: the server stops. The record stays.
-    pub(crate) fn stop_all(&self) {
-        let (mounted, lingering) = {
-            let mut held = self.held.lock();
-            held.is_stopping = true;
-            (std::mem::take(&mut held.mounted), std::mem::take(&mut held.lingering))
-        };
-        for Mounted { mount, .. } in mounted.into_values().chain(lingering) {
-            let mountpoint = mount.mountpoint().to_owned();
-            if let Err(error) = mount.stop() {
-                let mountpoint = mountpoint.display();
-                tracing::error!(%mountpoint, %error, "a mount could not be ended cleanly");
-            }
-        }
+    /// All mounts, for whoever ends them: the server stops. The record stays. `lost` are those that
+    /// are missing already.
+    pub(super) fn take_all(&self, lost: Vec<MountInfo>) -> Vec<Mounted> {
+        let mut held = self.held.lock();
+        held.is_stopping = true;
+        held.lost_at_stop = Some(lost);
+        let mounted = std::mem::take(&mut held.mounted);
+        let lingering = std::mem::take(&mut held.lingering);
+        mounted.into_values().chain(lingering).collect()
     }
 }
 
-fn unseal(place: &str, before: Before) -> std::io::Result<()> {
-    match Below::open(Path::new(place))? {
-        Some(below) => below.unseal(before),
-        None => Ok(()),
+/// What is said of a record that cannot be read.
+fn unreadable(failure: &str) -> String {
+    format!(
+        "the record of mounts cannot be read, and is left as it is: {failure}; mend the file or \
+         move it away, and start the server again"
+    )
+}
+
+/// The type of a mount that hides a directory which is to be sealed, by how the directory at the
+/// place is: what is sealed is the directory itself.
+fn covering(place: &str, found: Option<Before>) -> Option<String> {
+    match found {
+        Some(found) if found.is_sealed() => None,
+        _ => mounted_type(Path::new(place)),
     }
+}
+
+fn covered(message: &str, place: &str, failure: &UnsealError) -> AdminError {
+    let next = format!("umount {}; then the same again", shell_word(place));
+    AdminError::new(Code::Conflict, message, place).because(failure.to_string()).try_next(next)
+}
+
+fn seal(place: &str) {
+    if let Ok(Some(below)) = Below::open(Path::new(place))
+        && let Err(error) = below.seal()
+    {
+        tracing::warn!(mountpoint = place, %error, "programs can write into the directory");
+    }
+}
+
+pub(super) fn unseal(place: &str, before: Before) -> Result<(), UnsealError> {
+    let below = Below::open(Path::new(place))?;
+    let found = below.as_ref().map(Below::look).transpose()?;
+    if let Some(kind) = covering(place, found) {
+        return Err(UnsealError::Covered { kind });
+    }
+    Ok(below.map_or(Ok(()), |below| below.unseal(before))?)
 }
 
 fn refused(request: &MountCreate, error: &MountError) -> AdminError {
@@ -448,19 +589,16 @@ fn refused(request: &MountCreate, error: &MountError) -> AdminError {
         MountError::Volume { source: FsError::NotFound, .. } => {
             refused(Code::NotFound, "cannot mount", volume).try_next("stroop volume list")
         }
-        MountError::Mountpoint { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+        MountError::Mountpoint { source, .. } if source.kind() == io::ErrorKind::NotFound => {
             refused(Code::NotFound, "cannot mount at", mountpoint)
                 .try_next(format!("mkdir -p {}", shell_word(mountpoint)))
         }
         MountError::NotEmpty { .. } => refused(Code::Conflict, "cannot mount at", mountpoint)
             .try_next(format!("an empty directory, or move away what 'ls -A {mountpoint}' shows")),
         MountError::NotDirectory { .. } => refused(Code::Usage, "cannot mount at", mountpoint),
-        MountError::Busy { .. } | MountError::Dead { .. } => {
+        MountError::Busy { .. } | MountError::Dead { .. } | MountError::Overtaken { .. } => {
             refused(Code::Conflict, "cannot mount at", mountpoint).try_next("stroop mount")
         }
         _ => refused(Code::Failed, "cannot mount at", mountpoint),
     }
 }
-
-#[cfg(test)]
-mod tests;

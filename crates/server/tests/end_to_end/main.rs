@@ -16,6 +16,7 @@ mod guide;
 mod jobs;
 mod journals;
 mod memory;
+mod metrics;
 mod mounts;
 mod object_ranges;
 mod objects;

@@ -165,11 +165,44 @@ fn a_mount_that_is_missing_is_a_health_check() {
     let Some((place, _server, mountpoint)) = mounted() else { return };
     assert!(Command::new("umount").arg(mountpoint.text()).status().unwrap().success());
     assert_eq!(place.check_codes(), ["MOUNT_MISSING"]);
+    while mount_events(&place) != ["MOUNT_MISSING"] {}
     assert!(place.ok(&["mount"]).contains("missing"));
     let refused = place.refused(&["volume", "delete", "home", "--yes"], 4);
     assert!(refused.contains("unmount"), "{refused}");
     place.ok(&["unmount", mountpoint.text()]);
     assert!(place.check_codes().is_empty());
+    while mount_events(&place) != ["MOUNT_MISSING", "MOUNT_MISSING_CLEARED"] {}
+}
+
+/// The events about mounts.
+fn mount_events(place: &Place) -> Vec<String> {
+    let listed = place.json(&["event", "list"]);
+    let events = listed["records"].as_array().unwrap();
+    let codes = events.iter().map(|event| event["code"].as_str().unwrap().to_owned());
+    codes.filter(|code| code.contains("MOUNT")).collect()
+}
+
+/// A mount that was there and could not be made again was told by a health check alone.
+#[test]
+fn regression_a_mount_that_is_not_made_again_is_an_event() {
+    let Some((place, server, mountpoint)) = mounted() else { return };
+    server.stop();
+    let server = place.serve();
+    assert_eq!(place.json(&["mount"])["records"][0]["missing"], serde_json::Value::Null);
+    server.stop();
+    let ended = Command::new("chattr").args(["-i", mountpoint.text()]).output().unwrap();
+    assert!(ended.status.success() || fs::metadata(&mountpoint.0).is_ok());
+    fs::set_permissions(&mountpoint.0, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::rename(&mountpoint.0, place.path("moved")).unwrap();
+    let server = place.serve();
+    while mount_events(&place).is_empty() {}
+    assert_eq!(mount_events(&place), ["MOUNT_MISSING"], "nothing was told of clean restarts");
+    server.stop();
+    let _server = place.serve();
+    assert_eq!(mount_events(&place), ["MOUNT_MISSING"], "it is told once");
+    fs::rename(place.path("moved"), &mountpoint.0).unwrap();
+    while mount_events(&place).len() < 2 {}
+    assert_eq!(mount_events(&place), ["MOUNT_MISSING", "MOUNT_MISSING_CLEARED"]);
 }
 
 /// As mount(8) calls it, by its name.

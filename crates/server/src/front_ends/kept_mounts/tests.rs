@@ -1,9 +1,14 @@
 //! Mounts of a volume in memory, over what would be several servers, one after the other.
 
+use super::super::mountpoint::{Before, Below};
+use super::super::mounts::{ENDED_OUTSIDE, HANGS, NOT_TRIED, unseal};
 use super::*;
+use file_service::FileService;
 use file_service::memory::{MemoryFileSystem, VolumeOptions};
+use locks::LockManager;
 use platform::linux::SystemClock;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
+use std::os::fd::AsRawFd as _;
 use std::path::PathBuf;
 
 fn service() -> Arc<dyn FileService> {
@@ -42,7 +47,11 @@ impl Place {
         self.at("mnt").display().to_string()
     }
 
-    fn mounts(&self) -> Mounts {
+    fn mounts(&self) -> KeptMounts {
+        KeptMounts::new(self.plain_mounts())
+    }
+
+    fn plain_mounts(&self) -> Mounts {
         let limits = locks::Limits::default();
         let locks = LockManager::new(Arc::new(SystemClock), limits);
         Mounts::new(&self.at(""), Arc::clone(&self.service), Arc::new(locks))
@@ -67,7 +76,7 @@ impl Place {
 }
 
 /// Why each mount is missing.
-fn missing(mounts: &Mounts) -> Vec<Option<String>> {
+fn missing(mounts: &KeptMounts) -> Vec<Option<String>> {
     mounts.list().into_iter().map(|mount| mount.missing).collect()
 }
 
@@ -223,10 +232,187 @@ fn regression_a_mount_that_is_given_up_meanwhile_is_not_made_again() {
     mounts.mount(&place.request("home")).unwrap();
     mounts.stop_all();
     let mounts = place.mounts();
-    let missing = mounts.missing_since_start();
+    let missing = mounts.mounts.missing_since_start();
     assert_eq!(missing.len(), 1);
     mounts.unmount(&place.end()).unwrap();
-    missing.into_iter().for_each(|request| mounts.bring_one_back(request));
+    missing.into_iter().for_each(|request| mounts.mounts.bring_one_back(request));
     assert!(mounts.list().is_empty() && place.mounts().list().is_empty());
+    assert_eq!(place.before(), before);
+}
+
+/// A FUSE file system whose server does not answer.
+struct Hanging {
+    device: Option<File>,
+    path: PathBuf,
+}
+
+impl Hanging {
+    fn new(path: PathBuf) -> Self {
+        let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").unwrap();
+        let descriptor = device.as_raw_fd();
+        let data = format!("fd={descriptor},rootmode=40000,user_id=0,group_id=0");
+        let data = std::ffi::CString::new(data).unwrap();
+        let flags = rustix::mount::MountFlags::empty();
+        rustix::mount::mount("hanging", &path, "fuse", flags, data.as_c_str()).unwrap();
+        Self { device: Some(device), path }
+    }
+
+    /// Whoever waits for an answer gets an error, and the place is free.
+    fn end(&mut self) {
+        if self.device.take().is_some() {
+            let flags = rustix::mount::UnmountFlags::DETACH;
+            rustix::mount::unmount(&self.path, flags).unwrap();
+        }
+    }
+}
+
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// `stroop unmount` of a missing mount whose path hangs never answered, and the server's stop
+/// waited for ever. One such mount kept all mounts of later names away.
+#[test]
+fn regression_a_path_that_hangs_holds_up_neither_commands_nor_other_mounts() {
+    let Some(place) = Place::with_fuse() else { return };
+    let before = place.before();
+    let mounts = place.mounts();
+    fs::create_dir(place.at("other")).unwrap();
+    let mountpoint = place.at("other").display().to_string();
+    let later = MountCreate { mountpoint, ..place.request("home") };
+    mounts.mount(&place.request("home")).unwrap();
+    mounts.mount(&later).unwrap();
+    mounts.stop_all();
+    let mut hanging = Hanging::new(place.at("mnt"));
+    let mounts = KeptMounts::with_patience(place.plain_mounts(), Duration::from_secs(1));
+    mounts.bring_back();
+    assert_eq!(missing(&mounts), [Some(HANGS.to_owned()), None], "the later one is there");
+    assert_eq!(mounts.lost().len(), 1);
+    mounts.bring_back();
+    let refused = mounts.mount(&place.request("home")).unwrap_err();
+    assert!(refused.to_string().contains("does not answer"), "{refused}");
+    assert!(refused.next.unwrap().contains("findmnt"));
+    let told = mounts.unmount(&place.end()).unwrap_err();
+    assert!(told.to_string().contains("as soon as it answers"), "{told}");
+    mounts.unmount(&MountRemove { mountpoint: later.mountpoint }).unwrap();
+    mounts.stop_all();
+    hanging.end();
+    drop(mounts);
+    let mounts = place.mounts();
+    mounts.unmount(&place.end()).unwrap();
+    assert_eq!(place.before(), before);
+}
+
+/// What was told to be given up is not made when the path answers again.
+#[test]
+fn a_mount_that_hung_is_not_made_later() {
+    let Some(place) = Place::with_fuse() else { return };
+    let mut hanging = Hanging::new(place.at("mnt"));
+    let mounts = KeptMounts::with_patience(place.plain_mounts(), Duration::from_millis(200));
+    let refused = mounts.mount(&place.request("home")).unwrap_err();
+    assert_eq!(refused.code, Code::Failed, "{refused}");
+    hanging.end();
+    while mounts.work.hangs(&place.mountpoint()) {
+        std::hint::spin_loop();
+    }
+    assert!(mounts.list().is_empty() && !place.is_sealed());
+    assert_eq!(fuse::mounted_type(&place.at("mnt")), None);
+    mounts.mount(&place.request("home")).unwrap();
+    mounts.unmount(&place.end()).unwrap();
+}
+
+/// The stop waited for a mount whose path hangs.
+#[test]
+fn regression_the_stop_does_not_wait_for_a_path_that_hangs() {
+    let Some(place) = Place::with_fuse() else { return };
+    fs::create_dir(place.at("outer")).unwrap();
+    fs::create_dir(place.at("outer/mnt")).unwrap();
+    let mountpoint = place.at("outer/mnt").display().to_string();
+    let mounts = KeptMounts::with_patience(place.plain_mounts(), Duration::from_secs(1));
+    let request = MountCreate { mountpoint: mountpoint.clone(), ..place.request("home") };
+    mounts.mount(&request).unwrap();
+    let mut hanging = Hanging::new(place.at("outer"));
+    mounts.stop_all();
+    hanging.end();
+    let name = format!("stop {mountpoint}");
+    while mounts.work.hangs(&name) {
+        std::hint::spin_loop();
+    }
+    let mounts = place.mounts();
+    mounts.unmount(&MountRemove { mountpoint }).unwrap();
+}
+
+/// A record that could not be read was written over by the next change, with that change alone.
+#[test]
+fn regression_a_record_that_cannot_be_read_is_not_written_over() {
+    let place = Place::new();
+    let text = "#".repeat(5 << 20);
+    fs::write(place.at("mounts"), &text).unwrap();
+    let mounts = place.mounts();
+    let failure = mounts.record_failure().unwrap();
+    assert!(failure.contains(&place.at("mounts").display().to_string()), "{failure}");
+    let refused = mounts.mount(&place.request("home")).unwrap_err();
+    assert!(refused.to_string().contains("cannot be read"), "{refused}");
+    assert!(fs::read_to_string(place.at("mounts")).unwrap() == text, "it is as it was");
+    assert!(!place.is_sealed());
+    fs::write(place.at("mounts"), "").unwrap();
+    assert_eq!(place.mounts().record_failure(), None);
+}
+
+/// Lines of a newer build went at the first change.
+#[test]
+fn regression_lines_that_nobody_understands_stay_in_the_record() {
+    let Some(place) = Place::with_fuse() else { return };
+    let strange = "stroop mounts 2\n0755 - home /elsewhere more=words and=more\n@ something else";
+    fs::write(place.at("mounts"), format!("{strange}\n")).unwrap();
+    let mounts = place.mounts();
+    mounts.mount(&place.request("home")).unwrap();
+    mounts.unmount(&place.end()).unwrap();
+    let text = fs::read_to_string(place.at("mounts")).unwrap();
+    for line in ["stroop mounts 2", "@ something else"] {
+        assert!(text.lines().any(|found| found == line), "{line}: {text}");
+    }
+}
+
+/// Something else was mounted over a sealed directory: `stroop unmount` looked at that, and left
+/// the directory immutable without a word.
+#[test]
+fn regression_a_directory_that_something_else_hides_is_not_forgotten() {
+    let Some(place) = Place::with_fuse() else { return };
+    let before = place.before();
+    let mounts = place.mounts();
+    mounts.mount(&place.request("home")).unwrap();
+    rustix::mount::unmount(place.mountpoint(), rustix::mount::UnmountFlags::DETACH).unwrap();
+    let flags = rustix::mount::MountFlags::empty();
+    rustix::mount::mount("other", place.mountpoint(), "tmpfs", flags, None).unwrap();
+    let refused = mounts.unmount(&place.end()).unwrap_err();
+    assert_eq!(refused.code, Code::Conflict, "{refused}");
+    assert!(refused.to_string().contains("tmpfs is mounted over"), "{refused}");
+    assert!(refused.next.unwrap().starts_with("umount "));
+    let refused = mounts.mount(&place.request("home")).unwrap_err();
+    assert_eq!(refused.code, Code::Conflict, "{refused}");
+    assert_eq!(mounts.list().len(), 1, "it is still to be there");
+    rustix::mount::unmount(place.mountpoint(), rustix::mount::UnmountFlags::DETACH).unwrap();
+    assert!(place.is_sealed());
+    mounts.unmount(&place.end()).unwrap();
+    assert_eq!(place.before(), before);
+    assert!(mounts.list().is_empty());
+}
+
+/// The record still had the mount, and the directory was open to programs.
+#[test]
+fn regression_a_directory_is_as_the_record_has_it_though_that_cannot_be_changed() {
+    let Some(place) = Place::with_fuse() else { return };
+    let before = place.before();
+    let mounts = place.mounts();
+    mounts.mount(&place.request("home")).unwrap();
+    fs::create_dir(place.at("mounts.new")).unwrap();
+    let refused = mounts.unmount(&place.end()).unwrap_err();
+    assert!(refused.to_string().contains("will be at the next start"), "{refused}");
+    assert!(place.is_sealed() && mounts.list().len() == 1);
+    fs::remove_dir(place.at("mounts.new")).unwrap();
+    mounts.unmount(&place.end()).unwrap();
     assert_eq!(place.before(), before);
 }

@@ -8,8 +8,8 @@
 
 use crate::area_map::{AggregateMap, MapShow};
 use crate::changes::{
-    AggregateOnline, AggregateSet, GroupRemove, VolumeOffline, VolumeRename, VolumeResize,
-    VolumeSet,
+    AggregateDelete, AggregateOnline, AggregateSet, GroupRemove, VolumeOffline, VolumeRename,
+    VolumeResize, VolumeSet,
 };
 use crate::check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckRead};
 use crate::error::{AdminError, Code};
@@ -135,6 +135,9 @@ administration! {
     GroupRemove group_remove(request: GroupRemove) -> Removal;
     /// Brings an aggregate back into service; says which operations are lost, or would be.
     AggregateOnline aggregate_online(request: AggregateOnline) -> Removal;
+    /// Deletes an aggregate that has no volumes, or, by force, one that is out of service or a
+    /// traditional volume; says what goes, or would. `Conflict` while volumes are there.
+    AggregateDelete aggregate_delete(request: AggregateDelete) -> Removal;
     /// Changes an aggregate; says how it is then.
     AggregateSet aggregate_set(request: AggregateSet) -> AggregateInfo;
     /// All aggregates, in order of name.

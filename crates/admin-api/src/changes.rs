@@ -51,6 +51,26 @@ pub struct AggregateOnline {
     pub dry_run: bool,
 }
 
+/// Deletes an aggregate: its disks are free then.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AggregateDelete {
+    /// The aggregate.
+    pub name: String,
+    /// What it holds may be lost, too, where nobody can look at it or it is a traditional volume.
+    #[serde(default)]
+    pub force: bool,
+    /// Only say what would go.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+impl Validate for AggregateDelete {
+    fn validate(&self) -> Result<(), AdminError> {
+        validate_name("aggregate", &self.name)
+    }
+}
+
 /// Changes an aggregate.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

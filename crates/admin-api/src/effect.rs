@@ -4,7 +4,9 @@
 //! says what it would do changes nothing.
 
 use crate::Request;
-use crate::changes::{AggregateOnline, GroupRemove, VolumeOffline, VolumeRename, VolumeResize};
+use crate::changes::{
+    AggregateDelete, AggregateOnline, GroupRemove, VolumeOffline, VolumeRename, VolumeResize,
+};
 use crate::requests::{
     AggregateAdd, AggregateCreate, DiskClear, DiskFail, DiskReplace, DiskZero, SnapshotDelete,
     SnapshotRestore, SpareAdd, SpareRemove, VolumeCreate, VolumeDelete,
@@ -47,6 +49,7 @@ impl Request {
             | Self::AggregateAdd(AggregateAdd { dry_run, .. })
             | Self::GroupRemove(GroupRemove { dry_run, .. })
             | Self::AggregateOnline(AggregateOnline { dry_run, .. })
+            | Self::AggregateDelete(AggregateDelete { dry_run, .. })
             | Self::VolumeCreate(VolumeCreate { dry_run, .. })
             | Self::VolumeDelete(VolumeDelete { dry_run, .. })
             | Self::VolumeResize(VolumeResize { dry_run, .. })

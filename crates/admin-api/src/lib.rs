@@ -43,8 +43,8 @@ pub mod time;
 pub use administration::{Administration, Remote, Reply, Request, Transport, dispatch};
 pub use area_map::{AREA_CELLS_MAX, AggregateMap, AreaCell, GroupAreas, MapShow};
 pub use changes::{
-    AggregateOnline, AggregateSet, GroupRemove, LeavingGroup, VolumeOffline, VolumeRename,
-    VolumeResize, VolumeSet,
+    AggregateDelete, AggregateOnline, AggregateSet, GroupRemove, LeavingGroup, VolumeOffline,
+    VolumeRename, VolumeResize, VolumeSet,
 };
 pub use check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckPin, CheckRead, CheckedState};
 pub use error::{AdminError, Code};

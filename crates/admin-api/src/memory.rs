@@ -8,6 +8,7 @@
 
 mod area_map;
 mod check;
+mod deletion;
 mod events;
 mod features;
 mod jobs;
@@ -17,8 +18,8 @@ mod volumes;
 
 use crate::area_map::{AggregateMap, MapShow};
 use crate::changes::{
-    AggregateOnline, AggregateSet, GroupRemove, LeavingGroup, VolumeOffline, VolumeRename,
-    VolumeResize, VolumeSet,
+    AggregateDelete, AggregateOnline, AggregateSet, GroupRemove, LeavingGroup, VolumeOffline,
+    VolumeRename, VolumeResize, VolumeSet,
 };
 use crate::check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckRead};
 use crate::error::{AdminError, Code};
@@ -454,6 +455,11 @@ impl Administration for MemoryAdministration {
         let consequences = vec![format!("group {group} {stays}")];
         let (object, dry_run) = (name.clone(), request.dry_run);
         Ok(Removal { object, consequences, freed_bytes: 0, dry_run })
+    }
+
+    fn aggregate_delete(&self, request: &AggregateDelete) -> Result<Removal, AdminError> {
+        let State { aggregates, volumes, disks, .. } = &mut *self.state.lock();
+        deletion::delete(aggregates, (volumes, disks), request)
     }
 
     fn aggregate_set(&self, request: &AggregateSet) -> Result<AggregateInfo, AdminError> {

@@ -405,6 +405,18 @@ pub enum AggregateCommand {
         #[arg(long, requires = "without_journal")]
         dry_run: bool,
     },
+    /// Delete an aggregate that has no volumes; its disks are free then
+    Delete {
+        /// Its name
+        name: String,
+        /// Delete it with all that it holds, where that cannot be looked at because it is out of
+        /// service, or where it is a traditional volume
+        #[arg(long)]
+        force: bool,
+        /// Only say what would go
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Change an aggregate
     Set {
         /// Its name

@@ -11,7 +11,7 @@ use crate::error::EngineError;
 use crate::features::{self, FeatureInUse};
 use crate::served::{ServedVolume, VolumeKind};
 use crate::summary::{AggregateSummary, SnapshotSummary, VolumeSummary};
-use crate::{log_copies, names, offline, service};
+use crate::{log_copies, names, offline, retiring, service};
 use affinity::{Access, Outcome};
 use aggregate::{Acted, Aggregate, AggregateError, FreezeScope, Tiering};
 use cowfs::cache::BufferCache;
@@ -26,7 +26,7 @@ use operations::Environment;
 use operations::format::make_root;
 use platform::sync::Mutex;
 use std::sync::Arc;
-use units::{InodeNumber, SnapshotUuid, Timestamp, VolumeId};
+use units::{AggregateUuid, InodeNumber, SnapshotUuid, Timestamp, VolumeId};
 use volume::lifecycle::{self, NewVolume};
 use volume::{Birth, SnapshotRequest};
 
@@ -313,6 +313,17 @@ impl Engine {
             done(outcome.map_err(EngineError::from));
         };
         aggregate.set_tiering(number, tiering, Box::new(committed));
+    }
+
+    /// Ends the service of an aggregate for good. When the engine answers, nobody finds it any
+    /// more; its disks may be used when nothing of it is left ([`Engine::is_closed`]).
+    pub fn retire_aggregate(self: &Arc<Self>, name: &str, done: Done<()>) {
+        retiring::retire(self, name, done);
+    }
+
+    /// Takes away the log of an aggregate that is deleted, if there is one.
+    pub fn remove_log(&self, aggregate: AggregateUuid, done: Done<()>) {
+        retiring::remove_log(self, aggregate, done);
     }
 
     /// The features of the format that an aggregate uses, its disks, volumes and log included.

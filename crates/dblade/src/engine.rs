@@ -62,6 +62,16 @@ pub trait LogProvider: Send + Sync {
         let _ = aggregate;
         Vec::new()
     }
+
+    /// Takes away the log of an aggregate that is deleted, if there is one; false if it lies on a
+    /// device, which has to be cleared.
+    ///
+    /// # Errors
+    /// Why it cannot be taken away.
+    fn remove(&self, aggregate: AggregateUuid) -> Result<bool, String> {
+        let _ = aggregate;
+        Ok(false)
+    }
 }
 
 /// One of several places of an aggregate's log.

@@ -39,6 +39,7 @@ mod outage;
 mod outages;
 mod probe;
 mod replay;
+mod retiring;
 mod scrub;
 mod served;
 mod service;

@@ -57,6 +57,19 @@ impl Engine {
         (summaries, outages)
     }
 
+    /// The names of the volumes of an aggregate that is away, in order; none if they are not known.
+    #[must_use]
+    pub fn volumes_away(&self, aggregate: &AggregateUuid) -> Option<Vec<String>> {
+        match self.register.read().away.get(aggregate)? {
+            AwayVolumes::Unknown => None,
+            AwayVolumes::Known(volumes) => {
+                let mut names: Vec<String> = volumes.values().cloned().collect();
+                names.sort();
+                Some(names)
+            }
+        }
+    }
+
     /// Clients shall wait for an aggregate that could not be opened: it is known to exist.
     pub fn expect_aggregate(&self, aggregate: AggregateUuid) {
         self.register.write().away.entry(aggregate).or_insert(AwayVolumes::Unknown);

@@ -3,14 +3,14 @@
 use crate::aggregates::{features_of, upgrade_report};
 use crate::management::Management;
 use admin_api::{
-    AdminError, Administration, AggregateAdd, AggregateCreate, AggregateFeatures, AggregateInfo,
-    AggregateMap, AggregateOnline, AggregateSet, CheckBegun, CheckBlocks, CheckHeld, CheckKeep,
-    CheckRead, DiskClear, DiskFail, DiskInfo, DiskLocate, DiskLocated, DiskReplace, DiskZero,
-    Event, EventList, ExportAdd, ExportRemove, GroupRemove, JobChange, JobInfo, JobName, MapShow,
-    MountCreate, MountInfo, MountRemove, Named, Removal, ScrubChange, ScrubInfo, SnapshotDelete,
-    SnapshotInfo, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove, StatusReply, Synced,
-    UpgradeReport, VolumeCreate, VolumeDelete, VolumeExports, VolumeFilter, VolumeInfo,
-    VolumeOffline, VolumeRename, VolumeResize, VolumeSet,
+    AdminError, Administration, AggregateAdd, AggregateCreate, AggregateDelete, AggregateFeatures,
+    AggregateInfo, AggregateMap, AggregateOnline, AggregateSet, CheckBegun, CheckBlocks, CheckHeld,
+    CheckKeep, CheckRead, DiskClear, DiskFail, DiskInfo, DiskLocate, DiskLocated, DiskReplace,
+    DiskZero, Event, EventList, ExportAdd, ExportRemove, GroupRemove, JobChange, JobInfo, JobName,
+    MapShow, MountCreate, MountInfo, MountRemove, Named, Removal, ScrubChange, ScrubInfo,
+    SnapshotDelete, SnapshotInfo, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove,
+    StatusReply, Synced, UpgradeReport, VolumeCreate, VolumeDelete, VolumeExports, VolumeFilter,
+    VolumeInfo, VolumeOffline, VolumeRename, VolumeResize, VolumeSet,
 };
 
 impl Management {
@@ -76,6 +76,10 @@ impl Administration for Management {
 
     fn aggregate_online(&self, request: &AggregateOnline) -> Result<Removal, AdminError> {
         self.seen(|| self.recovery.bring_online(request))
+    }
+
+    fn aggregate_delete(&self, request: &AggregateDelete) -> Result<Removal, AdminError> {
+        self.seen(|| self.recovery.delete_aggregate(request))
     }
 
     fn aggregate_set(&self, request: &AggregateSet) -> Result<AggregateInfo, AdminError> {

@@ -6,6 +6,7 @@
 use crate::aggregates::Aggregates;
 use crate::checks::{CheckTable, Checks};
 use crate::disk_administration::DiskAdministration;
+use crate::disks::deleted::DeletedAggregates;
 use crate::disks::table::DiskTable;
 use crate::events::Events;
 use crate::jobs::Jobs;
@@ -56,6 +57,8 @@ pub struct Parts {
     pub job_file: Arc<dyn StateFile>,
     /// Keeps its events.
     pub event_file: Arc<dyn StateFile>,
+    /// Keeps which aggregates were deleted.
+    pub deleted_file: Arc<dyn StateFile>,
 }
 
 /// See the module.
@@ -81,7 +84,8 @@ impl Management {
         let Parts { name, memory_bytes, clock, entropy, engine, .. } = parts;
         let (waits, watch, journals, process) =
             (parts.waits, parts.watch, parts.journals, parts.process);
-        let disks = Arc::new(DiskTable::new(parts.disks, watch, waits.clone()));
+        let deleted = DeletedAggregates::of(parts.deleted_file);
+        let disks = Arc::new(DiskTable::new((parts.disks, deleted), watch, waits.clone()));
         let node = Arc::new(Node::new(engine, clock, parts.front_ends, waits));
         let registry = Arc::new(Registry::new());
         let aggregates = Arc::new(Aggregates::new(Arc::clone(&node), Arc::clone(&disks)));
@@ -148,6 +152,7 @@ impl Management {
     /// Opens every aggregate that the disks hold.
     pub fn open_aggregates(&self) {
         self.events.note_start();
+        self.recovery.finish_deletions();
         self.recovery.open_aggregates();
         self.jobs.look();
         self.events.look(&self.status, &self.jobs);
@@ -161,6 +166,7 @@ impl Management {
         self.recovery.probe_journals();
         // A disk that left and is there again within the second was away all the same.
         self.events.look_without_file(&self.status, &self.jobs);
+        self.recovery.finish_deletions();
         self.recovery.bring_back();
         self.jobs.look();
         self.events.look(&self.status, &self.jobs);

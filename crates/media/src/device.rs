@@ -143,6 +143,21 @@ impl Device {
         self.erase_label(Box::new(erased));
     }
 
+    /// The same the other way about, with the label last: whoever is cut off finds by the label
+    /// that there is something left to erase.
+    pub fn erase_label_last(self: &Arc<Self>, done: DeviceDone<()>) {
+        let this = Arc::clone(self);
+        let erased = move |outcome: Result<(), MediaError>| match outcome {
+            Ok(()) => this.erase_label(done),
+            Err(error) => done(Err(error)),
+        };
+        // All but the two copies of the label.
+        let zeros = || vec![zero_block(); PROBED_BLOCKS - 1];
+        let last_start = self.disk.size_blocks() - PROBED_BLOCKS as u64;
+        let first = (LABEL_BLOCK + 1, zeros());
+        write_in_order(&self.disk, first, (last_start, zeros()), Box::new(erased));
+    }
+
     fn change_label(self: &Arc<Self>, change: impl FnOnce(&mut LabelState), done: DeviceDone<()>) {
         {
             let mut state = self.label.lock();

@@ -242,6 +242,31 @@ fn an_erased_disk_is_unused() {
     assert_eq!(world.wait(|done| check_unused(&disk, false, done)), Ok(()));
 }
 
+/// A disk of which all but the label was erased looked like somebody's when the label had gone
+/// first and the power then.
+#[test]
+fn a_disk_that_is_erased_label_last_is_unused_or_has_its_label() {
+    for steps in 0..40 {
+        let world = SimulatedWorld::new(steps);
+        let disk: Arc<dyn Disk> = world.add_disk("a", SIZE);
+        let made = world.wait(|done| initialize(Arc::clone(&disk), label(), done)).unwrap();
+        let device = Arc::new(made);
+        let superblock = Arc::new(Block::from_prefix(b"content"));
+        assert_eq!(world.wait(|done| device.write_superblock(1, superblock, done)), Ok(()));
+        device.erase_label_last(Box::new(|_| ()));
+        for _ in 0..steps {
+            world.step();
+        }
+        drop((device, disk));
+        world.power_cut_with(Fate::AllLost);
+        let disk: Arc<dyn Disk> = world.disk("a").unwrap();
+        if let Ok(device) = world.wait(|done| open(Arc::clone(&disk), done)) {
+            assert_eq!(world.wait(|done| Arc::new(device).erase_label_last(done)), Ok(()));
+        }
+        assert_eq!(world.wait(|done| check_unused(&disk, false, done)), Ok(()), "{steps}");
+    }
+}
+
 /// What a disk that hangs was told may be torn by a power cut, whenever it was told.
 #[test]
 fn a_disk_that_hangs_keeps_a_whole_label() {

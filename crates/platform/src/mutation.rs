@@ -240,6 +240,8 @@ rules! {
         "a volume's new name is not written"
     OfflineForgotten "offline-forgotten"
         "that a volume is offline is not written"
+    DeletionUnnoted "deletion-unnoted"
+        "the labels of an aggregate are erased before it is noted that it is deleted"
     SealUnchecked "seal-unchecked"
         "a handle is taken from a client without a look at its code"
     VerifierKept "verifier-kept"

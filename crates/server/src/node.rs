@@ -47,6 +47,8 @@ const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
 
 /// The file of the state directory that keeps which jobs there are.
 const JOB_FILE: &str = "jobs";
+/// The file of the state directory that keeps which aggregates were deleted.
+const DELETED_FILE: &str = "deleted-aggregates";
 
 /// The file of the state directory that keeps what has happened.
 const EVENT_FILE: &str = "events";
@@ -142,6 +144,7 @@ pub(crate) fn start(config: &Config, shutdown: &Shutdown) -> Result<Node, AdminE
         process: Arc::new(process),
         job_file: Arc::new(StateFile::new(&config.state_directory, JOB_FILE)),
         event_file: Arc::new(StateFile::new(&config.state_directory, EVENT_FILE)),
+        deleted_file: Arc::new(StateFile::new(&config.state_directory, DELETED_FILE)),
     }));
     management.open_aggregates();
     let watched = Arc::clone(&management);

@@ -1,6 +1,7 @@
 //! `stroop aggr`.
 
 use super::taking::Losses;
+use super::volume::removal;
 use super::{area_map, disk, scrub, upkeep};
 use crate::arguments::{AggregateCommand, Options};
 use crate::confirm::confirm;
@@ -10,9 +11,9 @@ use crate::quantities::{count, percent};
 use crate::table::{Column, Table};
 use crate::terminal::Terminal;
 use admin_api::{
-    AdminError, Administration, AggregateAdd, AggregateCreate, AggregateInfo, AggregateOnline,
-    AggregateSet, Code, DiskState, GroupRemove, JournalCopy, JournalCopyState, LeavingGroup,
-    MapShow, Named, ScrubState, duration,
+    AdminError, Administration, AggregateAdd, AggregateCreate, AggregateDelete, AggregateInfo,
+    AggregateOnline, AggregateSet, Code, DiskState, GroupRemove, JournalCopy, JournalCopyState,
+    LeavingGroup, MapShow, Named, ScrubState, duration,
 };
 use units::ByteSize;
 
@@ -82,6 +83,19 @@ pub(super) fn run(
             let (without_journal, dry_run) = (*without_journal, *dry_run);
             let request = AggregateOnline { name: name.clone(), without_journal, dry_run };
             bring_online((options, terminal), node, &request)
+        }
+        AggregateCommand::Delete { name, force, dry_run } => {
+            let request = |dry_run| AggregateDelete { name: name.clone(), force: *force, dry_run };
+            let plan = node.aggregate_delete(&request(true))?;
+            if *dry_run {
+                return removal("delete", &plan);
+            }
+            confirm(terminal, options, "delete aggregate", &plan)?;
+            let removed = node.aggregate_delete(&request(false))?;
+            let mut output = removal("delete", &removed)?;
+            // What could not be done yet is told beside it.
+            output.lines.extend(removed.consequences);
+            Ok(output)
         }
         AggregateCommand::Set { name, area_cleaning } => {
             let (name, area_cleaning) = (name.clone(), *area_cleaning);
@@ -159,7 +173,7 @@ fn remove_group(
     let plan = node.group_remove(&GroupRemove { dry_run: true, ..request.clone() })?;
     let action = format!("remove group {group} of");
     if *dry_run {
-        return super::volume::removal(&action, &plan);
+        return removal(&action, &plan);
     }
     confirm(terminal, options, &action, &plan)?;
     let begun = node.group_remove(request)?;
@@ -178,7 +192,7 @@ fn bring_online(
         let plan = node.aggregate_online(&AggregateOnline { dry_run: true, ..request.clone() })?;
         let action = "open without its journal";
         if request.dry_run {
-            return super::volume::removal(action, &plan);
+            return removal(action, &plan);
         }
         confirm(terminal, options, action, &plan)?;
     }

@@ -163,6 +163,24 @@ fn a_volume_goes_offline_and_comes_back_and_is_no_alarm_meanwhile() {
     session.fails("stroop volume online home", 4);
 }
 
+#[test]
+fn an_aggregate_is_deleted_when_its_name_is_typed_and_no_volume_is_there() {
+    let session = with_volume();
+    let error = session.fails("stroop aggr delete a1 --yes", 4);
+    assert!(error.contains("volumes are in it: home"), "{error}");
+    session.ok("stroop volume delete home --yes");
+    let plan = session.ok("stroop aggr delete a1 --dry-run");
+    assert!(plan.contains("would delete 'a1'") && plan.contains("is free"), "{plan}");
+    assert!(session.json("stroop aggr delete a1 --dry-run")["dry_run"] == true);
+    let wrong = session.typed("stroop aggr delete a1", Some("a2\n"));
+    assert_eq!(wrong.status, 1, "{}", wrong.err);
+    let deleted = session.typed("stroop aggr delete a1", Some("a1\n"));
+    assert!(deleted.status == 0 && deleted.out.starts_with("a1: deleted\n"), "{}", deleted.out);
+    session.fails("stroop aggr show a1", 3);
+    session.fails("stroop aggr delete a1 --yes", 3);
+    session.ok("stroop aggr create a1 --disks 4 --raid raid4");
+}
+
 /// The disks were blamed, all of which the aggregate has.
 #[test]
 fn regression_a_name_that_is_taken_is_what_is_told() {

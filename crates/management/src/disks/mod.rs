@@ -4,6 +4,7 @@
 //! Invariants: aggregates are names here, and nothing more; nothing is written but the zeroes of
 //! [`upkeep`].
 
+pub(crate) mod deleted;
 pub(crate) mod labels;
 pub(crate) mod locating;
 mod owner;

@@ -8,13 +8,14 @@
 //!
 //! Fails: a disk that cannot be read is reported as it is, and its aggregate does without it.
 
+use crate::disks::deleted::{Deleted, DeletedAggregates};
 use crate::disks::locating::Locating;
 use crate::disks::upkeep::Upkeep;
 use crate::patience::Patience;
 use crate::ports::{DiskSource, Light};
 use crate::refusals::code_of_media;
 use crate::waits::Waits;
-use admin_api::{AdminError, Code, DiskInfo, DiskRole, DiskState};
+use admin_api::{AdminError, Code, DiskInfo, DiskRole, DiskState, Time};
 use media::{MediaError, Profile};
 use ondisk::label::DiskLabel;
 use platform::sync::Mutex;
@@ -46,6 +47,8 @@ pub(crate) struct DiskTable {
     source: Arc<dyn DiskSource>,
     watch: Arc<Watch>,
     waits: Waits,
+    /// Aggregates whose labels count for nothing.
+    pub(crate) deleted: DeletedAggregates,
     /// Those of aggregates in service, by name.
     held: Mutex<BTreeMap<String, Held>>,
     /// Those to which something is done.
@@ -56,9 +59,13 @@ pub(crate) struct DiskTable {
 
 impl DiskTable {
     /// The disks of a source, opened under `watch`.
-    pub(crate) fn new(source: Arc<dyn DiskSource>, watch: Arc<Watch>, waits: Waits) -> Self {
+    pub(crate) fn new(
+        (source, deleted): (Arc<dyn DiskSource>, DeletedAggregates),
+        watch: Arc<Watch>,
+        waits: Waits,
+    ) -> Self {
         let (held, upkeep, locating) = (Mutex::default(), Upkeep::default(), Locating::default());
-        Self { source, watch, waits, held, upkeep, locating }
+        Self { source, watch, waits, deleted, held, upkeep, locating }
     }
 
     /// What the requests of a disk came to.
@@ -220,10 +227,14 @@ impl DiskTable {
             return Some(info);
         }
         let (disk, state, label, note) = match self.look(name) {
-            Content::Member(disk, label) => {
-                let note = format!("labelled for aggregate '{}', not in service", title(&label));
-                (Some(disk), DiskState::Foreign, Some(label), Some(note))
-            }
+            Content::Member(disk, label) => match self.deleted.find(&label.aggregate) {
+                Some(deleted) => (Some(disk), DiskState::Foreign, None, Some(former(&deleted))),
+                None => {
+                    let note =
+                        format!("labelled for aggregate '{}', not in service", title(&label));
+                    (Some(disk), DiskState::Foreign, Some(label), Some(note))
+                }
+            },
             Content::CutOff(label, error) => {
                 (None, DiskState::Failed, Some(label), Some(error.to_string()))
             }
@@ -285,6 +296,15 @@ impl DiskTable {
     }
 }
 
+/// What a disk holds that was missing when its aggregate was deleted.
+fn former(deleted: &Deleted) -> String {
+    let (name, time) = (&deleted.name, Time(deleted.time));
+    format!(
+        "of aggregate '{name}', which was deleted at {time} while the disk was missing; it is not \
+         used unless 'stroop disk zero' frees it, or it is taken with --force"
+    )
+}
+
 fn gone(name: &str) -> MediaError {
     DiskError::Gone { disk: name.to_owned() }.into()
 }
@@ -310,6 +330,7 @@ pub(crate) const fn role(role: ondisk::label::DiskRole) -> DiskRole {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disks::deleted::tests::File;
     use crate::disks::upkeep::Task;
     use crate::waits::Driver;
     use platform::DiskOpener;
@@ -355,7 +376,8 @@ mod tests {
         world.wait(|done| disk.write(0, vec![units::Block::shared(&[7; 4096])], done)).unwrap();
         let waits = Waits::driving(Arc::new(Source(world.clone())));
         let watch = Watch::new(Arc::new(world.clone()), u64::MAX);
-        (DiskTable::new(Arc::new(Source(world)), watch, waits), disk)
+        let deleted = DeletedAggregates::of(Arc::new(File::default()));
+        (DiskTable::new((Arc::new(Source(world)), deleted), watch, waits), disk)
     }
 
     #[test]

@@ -54,6 +54,10 @@ impl Look {
 
     /// What became of work that is not among `works`.
     pub(crate) fn fate(&self, key: &Key) -> Fate {
+        if self.is_deleted(key) {
+            let reason = Some("its aggregate was deleted".to_owned());
+            return Fate::Ended(Outcome { reason, ..Outcome::cancelled() });
+        }
         let is_of_this_start = key.birth == self.start;
         match (key.kind, &key.subject) {
             (JobKind::Zeroing | JobKind::Growth, Subject::Disk(disk)) if is_of_this_start => {
@@ -70,11 +74,20 @@ impl Look {
 
     /// Whether nobody can tell how the work is: its aggregate is not in service.
     pub(crate) fn is_away(&self, key: &Key) -> bool {
+        if self.is_deleted(key) {
+            return false;
+        }
         match key.kind {
             JobKind::Zeroing | JobKind::Growth if key.birth == self.start => false,
             JobKind::Zeroing => false,
             _ => self.summary(key).is_none(),
         }
+    }
+
+    /// Whether the aggregate that work is done to was deleted.
+    fn is_deleted(&self, key: &Key) -> bool {
+        let deleted = &self.aggregates.disks.deleted;
+        key.identities.aggregate.is_some_and(|identity| deleted.has(&identity))
     }
 
     /// The aggregate in service that work is done to.

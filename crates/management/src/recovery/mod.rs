@@ -1,5 +1,6 @@
 //! Aggregates that are brought into service: at the start, and when their disks are back.
 
+mod deletion;
 mod online;
 mod returning;
 mod room;

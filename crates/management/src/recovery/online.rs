@@ -114,7 +114,7 @@ impl Recovery {
     }
 
     /// Waits until nothing is left of an opening that failed.
-    fn await_closed(&self, identity: AggregateUuid) {
+    pub(super) fn await_closed(&self, identity: AggregateUuid) {
         let mut left = CLOSING_MAX;
         while !self.node.engine.is_closed(&identity) && !left.is_zero() {
             left = left.saturating_sub(LOOK_INTERVAL);

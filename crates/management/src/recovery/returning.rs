@@ -69,6 +69,7 @@ impl Recovery {
         names.retain(|name| !self.disks.is_held(name) && !self.checks.table.has_disk(name));
         let found = Found::on(names, |name| self.disks.look(name));
         let mut candidates = found.candidates;
+        candidates.retain(|identity, _| !self.disks.deleted.has(identity));
         for (identity, name) in wanted {
             let Some(candidate) = candidates.remove(&identity) else { continue };
             self.try_candidate(identity, &name, candidate, &found.doubtful);

@@ -81,8 +81,9 @@ impl Recovery {
     /// Opens every aggregate that the disks hold.
     pub(crate) fn open_aggregates(&self) {
         let patience = Patience::new(Arc::clone(&self.node.clock), self.node.waits.clone());
-        let found =
+        let mut found =
             Found::on(self.disks.names(), |name| self.disks.look_patiently(name, &patience));
+        found.candidates.retain(|identity, _| !self.disks.deleted.has(identity));
         for (name, identity, error) in &found.left_out {
             self.leave_out(name, *identity, error);
         }

@@ -151,7 +151,8 @@ impl Volumes {
         }
         if info.traditional {
             return Err(AdminError::new(Code::Conflict, message, name)
-                .because("it is a traditional volume; destroy its aggregate instead"));
+                .because("it is a traditional volume, and goes with its aggregate")
+                .try_next(format!("stroop aggr delete {} --force", info.aggregate)));
         }
         let mut consequences =
             vec![format!("of aggregate {}", info.aggregate), counted(info.files, "file")];

@@ -64,6 +64,10 @@ impl LogProvider for Journals {
         self.places.first().ok_or_else(none)?.open(aggregate)
     }
 
+    fn remove(&self, aggregate: AggregateUuid) -> Result<bool, String> {
+        self.places.first().map_or(Ok(true), |place| place.remove(aggregate))
+    }
+
     fn places(&self, aggregate: AggregateUuid) -> Vec<LogPlace> {
         let place = |place: &Arc<Place>| LogPlace {
             name: place.path(&aggregate).to_string_lossy().into_owned(),
@@ -177,6 +181,18 @@ impl LogProvider for Place {
         }
         .map_err(LogUnavailable::Failed)
     }
+
+    fn remove(&self, aggregate: AggregateUuid) -> Result<bool, String> {
+        let Journal::Directory { path, .. } = &self.place else { return Ok(false) };
+        let file = Self::file(path, &aggregate);
+        let removed = match std::fs::remove_file(&file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+            Err(error) => Err(error),
+            Ok(()) => File::open(path).and_then(|directory| directory.sync_all()),
+        };
+        removed.map_err(|error| format!("cannot remove {}: {error}", file.display()))?;
+        Ok(true)
+    }
 }
 
 /// Makes a file with all its blocks, durably. It has its name when it is whole.
@@ -251,6 +267,26 @@ mod tests {
         std::fs::write(path.join(format!("{}.new", AggregateUuid([8; 16]))), "torn").unwrap();
         assert_eq!(journals.create(AggregateUuid([8; 16])).unwrap().size_blocks(), 256);
         assert_eq!(std::fs::read_dir(path).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn the_journal_of_an_aggregate_that_is_deleted_is_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, size) = (directory.path().to_owned(), ByteSize(1 << 20));
+        let places = [Journal::Directory { path: path.clone(), size }];
+        let journals = Journals::new(&places, opener());
+        let (gone, kept) = (AggregateUuid([7; 16]), AggregateUuid([8; 16]));
+        for aggregate in [gone, kept] {
+            drop(journals.create(aggregate).unwrap());
+        }
+        // It may have been removed before a crash.
+        for _ in 0..2 {
+            assert_eq!(journals.remove(gone), Ok(true));
+        }
+        assert!(matches!(journals.open(gone), Err(LogUnavailable::Missing(_))));
+        drop(journals.open(kept).unwrap());
+        let device = Journals::new(&[Journal::Device { path: path.join("device") }], opener());
+        assert_eq!(device.remove(kept), Ok(false), "others may have it");
     }
 
     #[test]

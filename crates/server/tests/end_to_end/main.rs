@@ -7,6 +7,7 @@ mod bench;
 mod check;
 mod check_out_of_service;
 mod command_line;
+mod deletion;
 mod events;
 mod faults;
 mod features;

@@ -173,6 +173,7 @@ const fn met(request: &Request) -> &'static str {
     match request {
         Request::VolumeCreate(_) => "operator: volume create",
         Request::VolumeDelete(_) => "operator: volume delete",
+        Request::AggregateDelete(_) => "operator: aggr delete",
         Request::VolumeSet(_) => "operator: volume set",
         Request::VolumeResize(_) => "operator: volume resize",
         Request::VolumeRename(_) => "operator: volume rename",

@@ -51,6 +51,7 @@ impl Desk {
             process,
             job_file: Arc::clone(&files.jobs) as Arc<dyn management::StateFile>,
             event_file: Arc::clone(&files.events) as Arc<dyn management::StateFile>,
+            deleted_file: Arc::clone(&files.deleted) as Arc<dyn management::StateFile>,
         }));
         Self { turns, management, clients, asked: None }
     }

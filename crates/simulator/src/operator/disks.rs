@@ -81,6 +81,12 @@ impl DiskBook {
         self.doubtful.remove(disk);
     }
 
+    /// The aggregate is no more.
+    pub(super) fn release_all(&mut self) {
+        self.owned.clear();
+        self.doubtful.clear();
+    }
+
     /// A disk of the aggregate, or what may be one, is named.
     pub(super) fn check_known(&self, disk: &str) -> Result<(), Code> {
         if self.is_known(disk) { Ok(()) } else { Err(Code::NotFound) }

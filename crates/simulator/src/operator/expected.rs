@@ -147,6 +147,15 @@ impl Expected {
                 self.check_aggregate(&wanted.name)?;
                 self.area_cleaning = wanted.area_cleaning.or(self.area_cleaning);
             }
+            Request::AggregateDelete(wanted) => {
+                self.check_aggregate(&wanted.name)?;
+                if !self.volumes.is_empty() {
+                    return Err(Code::Conflict);
+                }
+                self.is_made = false;
+                self.area_cleaning = None;
+                self.disks.release_all();
+            }
             Request::AggregateShow(named) | Request::ScrubShow(named) => {
                 self.check_aggregate(&named.name)?;
             }
@@ -297,6 +306,7 @@ pub(super) const fn is_dry(request: &Request) -> bool {
     match request {
         Request::AggregateCreate(wanted) => wanted.dry_run,
         Request::AggregateAdd(wanted) => wanted.dry_run,
+        Request::AggregateDelete(wanted) => wanted.dry_run,
         Request::SpareAdd(wanted) => wanted.dry_run,
         Request::SpareRemove(wanted) => wanted.dry_run,
         Request::DiskFail(wanted) => wanted.dry_run,

@@ -146,7 +146,7 @@ impl OperatorLife<'_> {
             self.machine.trace.round = round;
             self.round()?;
         }
-        Ok(())
+        self.end_aggregate()
     }
 
     /// Makes the aggregate and volumes, through power cuts if there are any.
@@ -302,7 +302,7 @@ impl OperatorLife<'_> {
     }
 
     /// After something that a power cut or an outage may have ended.
-    fn after(&mut self, outcome: Result<(), Finding>) -> Result<(), Finding> {
+    pub(super) fn after(&mut self, outcome: Result<(), Finding>) -> Result<(), Finding> {
         match outcome {
             Err(Finding::PowerCut) => self.start_again(true),
             Err(Finding::Outage) => {

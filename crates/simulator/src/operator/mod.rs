@@ -15,7 +15,7 @@
 //! | `views` | what an operator sees, against that |
 //! | `typing` | what the operator types next |
 //! | `desk` | management of the present start, and the call that is under way |
-//! | `life`, `calls`, `rest`, `starts`, `outage` | one actor: rounds; calls and their answers; rests; ends and starts; outages |
+//! | `life`, `calls`, `rest`, `starts`, `outage`, `ending` | one actor: rounds; calls and their answers; rests; ends and starts; outages; the aggregate's end |
 //!
 //! Invariants: everything follows from the seed. A call is granted or refused as the model says,
 //! with the same code; what was refused has changed nothing; what was answered is there after any
@@ -26,6 +26,7 @@
 mod calls;
 mod desk;
 mod disks;
+mod ending;
 mod events;
 mod expected;
 pub(crate) mod life;

@@ -224,6 +224,7 @@ pub(super) struct TextFile(Mutex<String>);
 pub(super) struct StateFiles {
     pub(super) jobs: Arc<TextFile>,
     pub(super) events: Arc<TextFile>,
+    pub(super) deleted: Arc<TextFile>,
 }
 
 impl StateFile for TextFile {

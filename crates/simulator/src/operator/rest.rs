@@ -3,6 +3,7 @@
 //! Fails: with what is not as it should be.
 
 use super::desk::Asked;
+use super::ending;
 use super::life::OperatorLife;
 use crate::checks::media;
 use crate::checks::space::{check_lost, check_promises};
@@ -26,6 +27,11 @@ impl OperatorLife<'_> {
         check_promises(&mut self.machine)?;
         check_lost(&self.machine)?;
         self.check_media()
+    }
+
+    /// The last rest: see [`ending`].
+    pub(super) fn end_aggregate(&mut self) -> Result<(), Finding> {
+        ending::end_aggregate(self)
     }
 
     /// The reader of the media finds nothing wrong.

@@ -89,6 +89,7 @@ pub fn lives_of(rule: Rule) -> Lives {
         rule,
         Rule::ResizeForgotten
             | Rule::RenameForgotten
+            | Rule::DeletionUnnoted
             | Rule::OfflineForgotten
             | Rule::ChangeAnsweredEarly
             | Rule::RulesToldEarly

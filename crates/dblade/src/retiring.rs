@@ -1,0 +1,109 @@
+//! Aggregates that leave service for good, and their logs.
+//!
+//! Whoever deletes an aggregate has noted that durably before (`management/src/disks/deleted.rs`),
+//! and erases its labels when nothing is left of it: see [`Engine::is_closed`].
+//!
+//! Invariants: handles of its volumes are stale from then on; nothing of another aggregate is
+//! touched, not even on a device that both have had for their logs.
+//!
+//! Fails: [`EngineError`].
+
+use crate::engine::{Done, Engine, LogProvider, LogUnavailable};
+use crate::error::EngineError;
+use crate::log_copies::log_places;
+use aggregate::Aggregate;
+use ondisk::log::{LOG_HEADER_BLOCKS, LogHeader};
+use platform::{Disk, DiskError};
+use std::sync::Arc;
+use units::{AggregateUuid, Block, BlockRef};
+
+/// Blocks at the start of a log's device that are zeroed: as many as are looked at before a device
+/// is made a log.
+const CLEARED_BLOCKS: usize = 64;
+
+/// See [`Engine::retire_aggregate`].
+pub(crate) fn retire(engine: &Arc<Engine>, name: &str, done: Done<()>) {
+    let Some(aggregate) = engine.aggregate_named(name) else {
+        return done(Err(EngineError::NotFound { kind: "aggregate", name: name.to_owned() }));
+    };
+    for served in engine.volumes() {
+        if Arc::ptr_eq(&served.aggregate, &aggregate) {
+            served.set_gone();
+            engine.unregister_volume(&served);
+        }
+    }
+    let (same, closed) = (Arc::clone(engine), Arc::clone(&aggregate));
+    let stopped = move |_| {
+        forget(&same, &closed);
+        done(Ok(()));
+    };
+    match aggregate.is_failed() {
+        true => stopped(()),
+        // What its last consistency point comes to matters to nobody.
+        false => aggregate.stop(Box::new(move |_| stopped(()))),
+    }
+}
+
+fn forget(engine: &Engine, aggregate: &Arc<Aggregate>) {
+    let parts = &aggregate.parts;
+    let remains = vec![parts.store.remains(), parts.log.remains()];
+    engine.leave(parts.identity.aggregate, remains, Some(parts.affinity));
+    engine.aggregates.lock().remove(&parts.identity.name);
+}
+
+/// See [`Engine::remove_log`].
+pub(crate) fn remove_log(engine: &Engine, aggregate: AggregateUuid, done: Done<()>) {
+    remove_from(log_places(engine, aggregate), aggregate, Ok(()), done);
+}
+
+/// Takes the log away from all places. One that fails does not keep it in the others.
+fn remove_from(
+    mut places: Vec<Arc<dyn LogProvider>>,
+    aggregate: AggregateUuid,
+    outcome: Result<(), EngineError>,
+    done: Done<()>,
+) {
+    let Some(place) = places.pop() else { return done(outcome) };
+    let removed = move |removed: Result<(), EngineError>| {
+        remove_from(places, aggregate, outcome.and(removed), done);
+    };
+    remove_copy(&*place, aggregate, Box::new(removed));
+}
+
+fn remove_copy(place: &dyn LogProvider, aggregate: AggregateUuid, done: Done<()>) {
+    let refused = |cause: &str| EngineError::journal(&aggregate.to_string(), &cause);
+    match place.remove(aggregate) {
+        Ok(true) => return done(Ok(())),
+        Ok(false) => {}
+        Err(cause) => return done(Err(refused(&cause))),
+    }
+    match place.open(aggregate) {
+        Ok(disk) => clear_if_its(&disk, aggregate, done),
+        Err(LogUnavailable::Missing(_)) => done(Ok(())),
+        Err(LogUnavailable::Failed(cause)) => done(Err(refused(&cause))),
+    }
+}
+
+/// Clears a device, if it has the log of the aggregate.
+fn clear_if_its(disk: &Arc<dyn Disk>, aggregate: AggregateUuid, done: Done<()>) {
+    let same = Arc::clone(disk);
+    let ended = move |outcome: Result<(), DiskError>| {
+        done(outcome.map_err(|error| EngineError::journal(&aggregate.to_string(), &error)));
+    };
+    let read = move |blocks: Result<Vec<BlockRef>, DiskError>| {
+        let blocks = match blocks {
+            Ok(blocks) => blocks,
+            Err(error) => return ended(Err(error)),
+        };
+        let is_its = |block: &BlockRef| {
+            LogHeader::from_block(block).is_ok_and(|header| header.aggregate == aggregate)
+        };
+        if !blocks.iter().any(is_its) {
+            return ended(Ok(()));
+        }
+        let zero: BlockRef = Arc::new(Block::zeroed());
+        let count = CLEARED_BLOCKS.min(same.size_blocks() as usize);
+        same.write_durable(0, vec![zero; count], Box::new(ended));
+    };
+    disk.read(0, LOG_HEADER_BLOCKS as usize, Box::new(read));
+}

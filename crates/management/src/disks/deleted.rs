@@ -1,0 +1,279 @@
+//! Aggregates that were deleted, as a text that outlives restarts: what their labels say counts for
+//! nothing any more.
+//!
+//! An aggregate is deleted when it is in this text. Its labels are erased after that, and its
+//! journal; a crash between leaves the rest to the next start. A disk that was missing then has its
+//! label still when it returns. The aggregate is not brought back by it, and the list of disks says
+//! whose it was.
+//!
+//! ```text
+//! stroop-deleted-aggregates 1
+//! 0123456789abcdef0123456789abcdef 1732541528000000000 journal a1 89ab...,cdef...
+//! ```
+//!
+//! A line has the aggregate's identity, when it was deleted, `journal` while its journal is to be
+//! removed and else `-`, its name, and the identities of the disks that are to be erased, or `-`.
+//!
+//! Invariants:
+//! - What is added is durable before anything is erased.
+//! - At most [`DELETED_MAX`] are kept; the oldest of which nothing is to be erased goes first.
+//!
+//! Fails: a text that cannot be read is told, and labels are believed then; one that cannot be
+//! written refuses a deletion.
+
+use crate::fields::{NOTHING, escape, parse_identity, print_identity, unescape};
+use crate::ports::StateFile;
+use platform::mutation::{self, Rule};
+use platform::sync::Mutex;
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+use units::{AggregateUuid, DiskUuid, Timestamp};
+
+/// The first line.
+const TITLE: &str = "stroop-deleted-aggregates 1";
+/// Deleted aggregates that are remembered: a disk that returns later than so many is told as the
+/// rest of an aggregate that is out of service.
+const DELETED_MAX: usize = 1_000;
+const JOURNAL: &str = "journal";
+
+/// An aggregate that was deleted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Deleted {
+    pub identity: AggregateUuid,
+    pub name: String,
+    pub time: Timestamp,
+    /// The disks whose labels are to be erased.
+    pub disks: BTreeSet<DiskUuid>,
+    /// Its journal is to be removed.
+    pub has_journal: bool,
+}
+
+impl Deleted {
+    /// Whether something of it is to be erased.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.has_journal || !self.disks.is_empty()
+    }
+}
+
+/// See the module.
+pub(crate) struct DeletedAggregates {
+    file: Arc<dyn StateFile>,
+    list: Mutex<Vec<Deleted>>,
+    /// Whose holder writes the file.
+    writing: Mutex<()>,
+}
+
+impl DeletedAggregates {
+    /// Those that a file tells of.
+    pub(crate) fn of(file: Arc<dyn StateFile>) -> Self {
+        let list = match file
+            .load()
+            .map_err(|error| error.to_string())
+            .and_then(|text| parse(&text))
+        {
+            Ok(list) => list,
+            Err(cause) => {
+                tracing::error!(
+                    cause,
+                    "the list of deleted aggregates cannot be read: disks of theirs that return \
+                     are taken for disks of aggregates that are out of service"
+                );
+                Vec::new()
+            }
+        };
+        Self { file, list: Mutex::new(list), writing: Mutex::default() }
+    }
+
+    /// The deleted aggregate of this identity.
+    pub(crate) fn find(&self, identity: &AggregateUuid) -> Option<Deleted> {
+        self.list.lock().iter().find(|one| one.identity == *identity).cloned()
+    }
+
+    /// Whether an aggregate was deleted.
+    pub(crate) fn has(&self, identity: &AggregateUuid) -> bool {
+        self.list.lock().iter().any(|one| one.identity == *identity)
+    }
+
+    /// Those of which something is to be erased.
+    pub(crate) fn pending(&self) -> Vec<Deleted> {
+        self.list.lock().iter().filter(|one| one.is_pending()).cloned().collect()
+    }
+
+    /// Notes that an aggregate is deleted, durably.
+    ///
+    /// # Errors
+    /// If that cannot be written; it is not deleted then.
+    pub(crate) fn add(&self, deleted: Deleted) -> io::Result<()> {
+        let _writing = self.writing.lock();
+        let mut list = self.list.lock().clone();
+        list.push(deleted);
+        if list.len() > DELETED_MAX
+            && let Some(at) = list.iter().position(|one| !one.is_pending())
+        {
+            list.remove(at);
+        }
+        if !mutation::broken(Rule::DeletionUnnoted) {
+            self.file.store(&print(&list))?;
+        }
+        *self.list.lock() = list;
+        Ok(())
+    }
+
+    /// Notes that something of an aggregate is erased. If that cannot be written it is erased once
+    /// more.
+    pub(crate) fn note(&self, identity: &AggregateUuid, change: impl FnOnce(&mut Deleted)) {
+        let _writing = self.writing.lock();
+        let text = {
+            let mut list = self.list.lock();
+            if let Some(one) = list.iter_mut().find(|one| one.identity == *identity) {
+                change(one);
+            }
+            print(&list)
+        };
+        if !mutation::broken(Rule::DeletionUnnoted)
+            && let Err(error) = self.file.store(&text)
+        {
+            tracing::warn!(%error, "the list of deleted aggregates could not be written");
+        }
+    }
+}
+
+fn print(list: &[Deleted]) -> String {
+    let mut text = format!("{TITLE}\n");
+    for Deleted { identity, name, time, disks, has_journal } in list {
+        let disks: Vec<String> = disks.iter().map(|disk| print_identity(Some(disk.0))).collect();
+        text.push_str(&format!(
+            "{} {} {} {} {}\n",
+            print_identity(Some(identity.0)),
+            time.get(),
+            if *has_journal { JOURNAL } else { NOTHING },
+            escape(Some(name)),
+            if disks.is_empty() { NOTHING.to_owned() } else { disks.join(",") }
+        ));
+    }
+    text
+}
+
+fn parse(text: &str) -> Result<Vec<Deleted>, String> {
+    let mut lines = (1..).zip(text.lines());
+    match lines.next() {
+        Some((_, TITLE)) => {}
+        Some((_, other)) => return Err(format!("it begins with '{}'", other.escape_debug())),
+        None => return Ok(Vec::new()),
+    }
+    let parsed = lines.map(|(number, line)| {
+        deleted(line).ok_or_else(|| format!("line {number} is no deleted aggregate"))
+    });
+    parsed.collect()
+}
+
+fn deleted(line: &str) -> Option<Deleted> {
+    let mut fields = line.split(' ');
+    let mut next = || fields.next();
+    let identity = AggregateUuid(parse_identity(next()?)??);
+    let time = Timestamp(next()?.parse().ok()?);
+    let has_journal = match next()? {
+        JOURNAL => true,
+        NOTHING => false,
+        _ => return None,
+    };
+    let name = unescape(next()?)?.unwrap_or_default();
+    let disks = match next()? {
+        NOTHING => BTreeSet::new(),
+        disks => disks
+            .split(',')
+            .map(|disk| parse_identity(disk).flatten().map(DiskUuid))
+            .collect::<Option<_>>()?,
+    };
+    next().is_none().then_some(Deleted { identity, name, time, disks, has_journal })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A file that can be full.
+    #[derive(Default)]
+    pub(crate) struct File {
+        pub text: Mutex<String>,
+        pub is_full: Mutex<bool>,
+    }
+
+    impl StateFile for File {
+        fn load(&self) -> io::Result<String> {
+            Ok(self.text.lock().clone())
+        }
+
+        fn store(&self, text: &str) -> io::Result<()> {
+            if *self.is_full.lock() {
+                return Err(io::Error::other("it is full"));
+            }
+            text.clone_into(&mut self.text.lock());
+            Ok(())
+        }
+    }
+
+    fn one(number: u8) -> Deleted {
+        Deleted {
+            identity: AggregateUuid([number; 16]),
+            name: format!("a{number}"),
+            time: Timestamp(7),
+            disks: [1, 2].map(|disk| DiskUuid([disk; 16])).into(),
+            has_journal: true,
+        }
+    }
+
+    #[test]
+    fn what_was_deleted_is_known_after_a_restart_and_what_is_erased_is_not_erased_again() {
+        let file = Arc::new(File::default());
+        let of = || DeletedAggregates::of(Arc::clone(&file) as Arc<dyn StateFile>);
+        let table = of();
+        table.add(one(1)).unwrap();
+        table.add(one(2)).unwrap();
+        let same = of();
+        assert_eq!(same.pending(), [one(1), one(2)]);
+        let first = one(1).identity;
+        same.note(&first, |one| one.disks.clear());
+        assert_eq!(of().pending().len(), 2, "its journal is there");
+        same.note(&first, |one| one.has_journal = false);
+        let last = of();
+        assert_eq!(last.pending(), [one(2)]);
+        assert!(last.has(&first) && !last.has(&AggregateUuid([9; 16])));
+    }
+
+    #[test]
+    fn nothing_is_deleted_that_cannot_be_noted() {
+        let file = Arc::new(File::default());
+        let table = DeletedAggregates::of(Arc::clone(&file) as Arc<dyn StateFile>);
+        *file.is_full.lock() = true;
+        table.add(one(1)).unwrap_err();
+        assert!(!table.has(&one(1).identity));
+    }
+
+    #[test]
+    fn a_text_that_is_none_is_refused_by_its_line() {
+        let good = print(&[one(1)]);
+        assert_eq!(parse(&good), Ok(vec![one(1)]));
+        assert_eq!(parse(""), Ok(Vec::new()));
+        for wrong in ["journal", "- 7 - a1 -", "x"] {
+            assert!(parse(&format!("{good}{wrong}\n")).unwrap_err().contains("line 3"), "{wrong}");
+        }
+        assert!(parse("something").is_err());
+    }
+
+    #[test]
+    fn no_more_are_kept_than_can_be_and_none_goes_that_is_to_be_erased() {
+        let table = DeletedAggregates::of(Arc::new(File::default()));
+        let numbered = |number: usize, has_journal| Deleted {
+            identity: AggregateUuid((number as u128).to_be_bytes()),
+            disks: BTreeSet::new(),
+            has_journal,
+            ..one(0)
+        };
+        (0..DELETED_MAX + 3).for_each(|number| table.add(numbered(number, number == 0)).unwrap());
+        assert!(table.has(&numbered(0, true).identity));
+        assert!(!table.has(&numbered(1, false).identity));
+        assert_eq!(table.list.lock().len(), DELETED_MAX);
+    }
+}

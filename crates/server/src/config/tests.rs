@@ -180,7 +180,7 @@ fn the_defaults_of_the_sample_are_those_of_the_server() {
         path: PathBuf::from("/var/lib/stroop/journal"),
         size: ByteSize(JOURNAL_BYTES_DEFAULT),
     };
-    assert_eq!(config.journal, journal);
+    assert_eq!(config.journals, [journal]);
     for text in [
         format!("memory = \"{}\"", config.memory),
         format!("journal_size = \"{}\"", ByteSize(JOURNAL_BYTES_DEFAULT)),

@@ -14,6 +14,7 @@
 use super::mounts::{Attempt, Mounts, Wish};
 use super::path_work::{NoAnswer, PATH_WAIT_MAX, PathWork};
 use admin_api::{AdminError, Code, MountCreate, MountInfo, MountRemove};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use units::shell_word;
@@ -83,6 +84,14 @@ impl KeptMounts {
                 format!("findmnt -T {}; 'umount -l' frees what hangs", shell_word(place)),
             ))
         })
+    }
+
+    /// The mounts of a volume are of another name from now on. No path is looked at.
+    ///
+    /// # Errors
+    /// The record cannot be changed: the next start mounts under the old name.
+    pub(crate) fn rename(&self, volume: &str, new_name: &str) -> io::Result<()> {
+        self.mounts.rename(volume, new_name)
     }
 
     /// All mounts, in order of mountpoint, with those that are missing.

@@ -344,21 +344,23 @@ impl Mounts {
 
     /// The mounts of a volume are of another name from now on, here and, unless this fails, at the
     /// next start. The kernel shows the old name until then.
-    pub(crate) fn rename(&self, volume: &str, new_name: &str) -> std::io::Result<()> {
-        let file = self.file.lock();
-        let mut held = self.held.lock();
-        let Held { mounted, lingering, record, .. } = &mut *held;
-        for one in mounted.values_mut().chain(lingering).filter(|one| one.volume == volume) {
-            one.volume = new_name.to_owned();
+    pub(super) fn rename(&self, volume: &str, new_name: &str) -> io::Result<()> {
+        let is_recorded = {
+            let mut held = self.held.lock();
+            let Held { mounted, lingering, record, .. } = &mut *held;
+            for one in mounted.values_mut().chain(lingering).filter(|one| one.volume == volume) {
+                one.volume = new_name.to_owned();
+            }
+            record.values().any(|one| one.volume == volume)
+        };
+        if !is_recorded {
+            return Ok(());
         }
-        let mut is_recorded = false;
-        for one in record.values_mut().filter(|one| one.volume == volume) {
-            one.volume = new_name.to_owned();
-            is_recorded = true;
-        }
-        let text = mount_record::to_text(record);
-        drop(held);
-        if is_recorded { file.store(&text) } else { Ok(()) }
+        self.change_record(|record| {
+            for one in record.values_mut().filter(|one| one.volume == volume) {
+                one.volume = new_name.to_owned();
+            }
+        })
     }
 
     /// How the directory below a mount that is missing was before it was sealed.

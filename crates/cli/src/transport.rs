@@ -14,6 +14,10 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// The least that an answer is waited for: `job wait 1 --wait 0s` waits for no job, and still for
+/// the answer that says how far it is.
+const ANSWER_WAIT_MIN: Duration = Duration::from_secs(1);
+
 /// A server on this machine.
 pub struct SocketTransport {
     socket: PathBuf,
@@ -22,11 +26,11 @@ pub struct SocketTransport {
 }
 
 impl SocketTransport {
-    /// The server that listens on `socket`; each answer is waited for as long as `wait`.
+    /// The server that listens on `socket`; each answer is waited for as long as `wait`, and at
+    /// least [`ANSWER_WAIT_MIN`].
     #[must_use]
     pub fn new(socket: &Path, wait: Duration) -> Self {
-        // A timeout of zero would mean none to the operating system.
-        let wait = wait.max(Duration::from_millis(1));
+        let wait = wait.max(ANSWER_WAIT_MIN);
         Self { socket: socket.to_owned(), wait, stream: Mutex::new(None) }
     }
 

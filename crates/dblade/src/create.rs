@@ -153,7 +153,9 @@ impl Engine {
         let formatted = move |outcome: Result<(), nvlog::LogError>| match outcome {
             Ok(()) => {
                 let cp = CpNumber(0);
-                open_log_on(&engine, &labels, vec![same], log_identity, cp, Box::new(opened));
+                let judged = (log, false);
+                let same = vec![same];
+                open_log_on(&engine, &labels, same, log_identity, cp, judged, Box::new(opened));
             }
             Err(error) => opened(Err(error)),
         };

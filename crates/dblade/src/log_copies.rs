@@ -17,7 +17,7 @@ use platform::sync::Mutex;
 use platform::{Disk, DiskError, WriteDone};
 use raid::{ManagedStore, StoreError};
 use std::sync::{Arc, Weak};
-use units::{AggregateUuid, BlockRef, CpNumber};
+use units::{AggregateUuid, BlockRef, CpNumber, LogUuid};
 
 /// Blocks at the start of a disk that must be zero if a log is made on it: the places where file
 /// systems and other logs keep what says so.
@@ -57,6 +57,7 @@ pub(crate) fn open_log_on(
     disks: Vec<Arc<dyn Disk>>,
     identity: LogIdentity,
     committed: CpNumber,
+    (replacement, accepts_loss): (LogUuid, bool),
     done: OpenDone,
 ) {
     let whole = store.log_copies().whole();
@@ -68,7 +69,7 @@ pub(crate) fn open_log_on(
     let opened = |outcome: Result<nvlog::FoundCopies, LogError>| {
         done(outcome.map(|found| (found.log, found.records)));
     };
-    let places = Places { disks, whole, witness };
+    let places = Places { disks, whole, witness, replacement, accepts_loss };
     nvlog::open_copies(places, identity, committed, Box::new(opened));
 }
 
@@ -86,13 +87,19 @@ pub(crate) fn mend_logs(engine: &Engine) {
 fn mend_log(engine: &Engine, aggregate: &Arc<Aggregate>, place: LogPlace) {
     let identity = aggregate.parts.identity.aggregate;
     let log = &aggregate.parts.log;
-    let is_there = log.copies().iter().any(|copy| {
-        copy.disk == place.name && matches!(copy.state, CopyState::Whole | CopyState::Joining)
-    });
+    let is_there = || {
+        log.copies().iter().any(|copy| {
+            copy.disk == place.name && matches!(copy.state, CopyState::Whole | CopyState::Joining)
+        })
+    };
     let now = engine.configuration.clock.monotonic_nanoseconds();
     let turn = (identity, place.name.clone());
-    if is_there || log.is_closed() || !engine.mending.lock().begin(&turn, now) {
+    if is_there() || log.is_closed() || !engine.mending.lock().begin(&turn, now) {
         return;
+    }
+    // It may have joined in the turn before.
+    if is_there() {
+        return engine.mending.lock().end(&turn);
     }
     let found = match place.provider.open(identity) {
         Err(LogUnavailable::Missing(_)) => place.provider.create(identity),
@@ -126,7 +133,7 @@ impl Joining {
     fn look(self) {
         let (disk, identity) = (Arc::clone(&self.disk), self.aggregate.parts.log.identity());
         let looked = move |outcome: Result<(), LogError>| match outcome {
-            Ok(()) | Err(LogError::OtherLog { .. } | LogError::Header { .. }) => self.join(),
+            Ok(()) | Err(LogError::OtherLog { .. }) => self.join(),
             Err(LogError::NotALog { .. }) => self.join_if_blank(),
             Err(error) => self.give_up(&error),
         };

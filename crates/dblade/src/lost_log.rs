@@ -23,10 +23,11 @@ use crate::engine::{LogUnavailable, LostLog};
 use crate::error::EngineError;
 use crate::log_copies::{PROBED_BLOCKS, log_places, open_log_on};
 use crate::open::Opening;
+use aggregate::AggregateError;
 use nvlog::{Log, LogError, LogIdentity, Record};
 use platform::mutation::{self, Rule};
 use platform::{Disk, DiskError};
-use raid::{RaidError, ScrubOrder};
+use raid::{RaidError, ScrubOrder, StoreError};
 use std::fmt::Display;
 use std::sync::Arc;
 use units::{BlockRef, LogUuid, Timestamp};
@@ -48,7 +49,9 @@ impl Opening {
                 Err(LogUnavailable::Failed(cause)) => failed.push(cause),
             }
         }
-        match (disks.is_empty(), failed.is_empty()) {
+        // Of several places one that fails does not keep the log from being given up.
+        let is_given_up = !missing.is_empty() && self.accepts_loss();
+        match (disks.is_empty(), failed.is_empty() || is_given_up) {
             (false, _) => self.read_log(disks, failed),
             (true, true) => self.replace_log(None, &missing.join("; ")),
             (true, false) => self.refuse_log(&failed.join("; ")),
@@ -65,6 +68,7 @@ impl Opening {
         let same = disks.clone();
         let (engine, store) = (Arc::clone(&self.engine), Arc::clone(&self.store));
         let (identity, committed) = (self.log_identity(), self.superblock.cp());
+        let judged = (self.replacement(), self.accepts_loss());
         let opened = move |outcome: Opened| match outcome {
             Ok(opened) => self.log_opened(opened),
             Err(LogError::OtherLog { found, .. }) if found == self.replacement() => {
@@ -73,12 +77,12 @@ impl Opening {
                 self.lost_log = Some("a new one was begun at an earlier start".to_owned());
                 self.read_log(same, failed);
             }
-            Err(error) if !failed.is_empty() => {
+            Err(error) if !failed.is_empty() && !self.accepts_loss() => {
                 self.refuse_log(&format!("{error}; {}", failed.join("; ")));
             }
             Err(error) => self.log_not_opened(&same, &error),
         };
-        open_log_on(&engine, &store, disks, identity, committed, Box::new(opened));
+        open_log_on(&engine, &store, disks, identity, committed, judged, Box::new(opened));
     }
 
     fn log_not_opened(self, disks: &[Arc<dyn Disk>], error: &LogError) {
@@ -92,6 +96,11 @@ impl Opening {
             (error, Some(disk)) if is_lost(error) => self.replace_log(Some(disk), error),
             (error, _) => self.refuse_log(error),
         }
+    }
+
+    /// Whether what only the log has may be lost, or there is nothing of the kind.
+    fn accepts_loss(&self) -> bool {
+        !self.is_needed() || self.if_lost == LostLog::Replaced
     }
 
     /// Whether the log may have what no consistency point has.
@@ -167,9 +176,24 @@ impl Opening {
             Ok(disk) => disk,
             Err(cause) => return self.refuse_log(&cause),
         };
+        let has_copies = log_places(&self.engine, self.identity.aggregate).len() > 1
+            || self.store.log_copies().whole() != [0];
+        if !has_copies {
+            return self.format_log(disk, 0);
+        }
+        // A new identity: the next start may make this log on another disk.
+        let copy = self.engine.configuration.entropy.next_u64().max(1);
+        let store = Arc::clone(&self.store);
+        let named = move |outcome: Result<(), StoreError>| match outcome {
+            Ok(()) => self.format_log(disk, copy),
+            Err(error) => self.give_up(AggregateError::from(error).into()),
+        };
+        store.set_log_copies(&[copy], Box::new(named));
+    }
+
+    fn format_log(self, disk: Arc<dyn Disk>, copy: u64) {
         let (same, identity) = (Arc::clone(&disk), self.log_identity());
-        // The labels may know copies of the old log, and this one has the place of one of them.
-        let copy = self.store.log_copies().whole().first().copied().unwrap_or(0);
+        let judged = (identity.log, false);
         let (engine, store, committed) =
             (Arc::clone(&self.engine), Arc::clone(&self.store), self.superblock.cp());
         let opened = move |outcome: Opened| match outcome {
@@ -178,7 +202,8 @@ impl Opening {
         };
         let formatted = move |outcome: Result<(), LogError>| match outcome {
             Ok(()) => {
-                open_log_on(&engine, &store, vec![same], identity, committed, Box::new(opened));
+                let same = vec![same];
+                open_log_on(&engine, &store, same, identity, committed, judged, Box::new(opened));
             }
             Err(error) => opened(Err(error)),
         };
@@ -202,6 +227,7 @@ const fn is_lost(error: &LogError) -> bool {
         LogError::Header { .. }
             | LogError::OtherLog { .. }
             | LogError::StaleCopy { .. }
+            | LogError::OnlyDamaged { .. }
             | LogError::Missing { .. }
     )
 }

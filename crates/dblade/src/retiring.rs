@@ -53,24 +53,30 @@ fn forget(engine: &Engine, aggregate: &Arc<Aggregate>) {
 
 /// See [`Engine::remove_log`].
 pub(crate) fn remove_log(engine: &Engine, aggregate: AggregateUuid, done: Done<()>) {
-    remove_from(log_places(engine, aggregate), aggregate, Ok(()), done);
+    let places = log_places(engine, aggregate);
+    let is_alone = places.len() == 1;
+    remove_from(places, (aggregate, is_alone), Ok(()), done);
 }
 
 /// Takes the log away from all places. One that fails does not keep it in the others.
 fn remove_from(
     mut places: Vec<Arc<dyn LogProvider>>,
-    aggregate: AggregateUuid,
+    (aggregate, is_alone): (AggregateUuid, bool),
     outcome: Result<(), EngineError>,
     done: Done<()>,
 ) {
     let Some(place) = places.pop() else { return done(outcome) };
     let removed = move |removed: Result<(), EngineError>| {
-        remove_from(places, aggregate, outcome.and(removed), done);
+        remove_from(places, (aggregate, is_alone), outcome.and(removed), done);
     };
-    remove_copy(&*place, aggregate, Box::new(removed));
+    remove_copy(&*place, (aggregate, is_alone), Box::new(removed));
 }
 
-fn remove_copy(place: &dyn LogProvider, aggregate: AggregateUuid, done: Done<()>) {
+fn remove_copy(
+    place: &dyn LogProvider,
+    (aggregate, is_alone): (AggregateUuid, bool),
+    done: Done<()>,
+) {
     let refused = |cause: &str| EngineError::journal(&aggregate.to_string(), &cause);
     match place.remove(aggregate) {
         Ok(true) => return done(Ok(())),
@@ -80,6 +86,11 @@ fn remove_copy(place: &dyn LogProvider, aggregate: AggregateUuid, done: Done<()>
     match place.open(aggregate) {
         Ok(disk) => clear_if_its(&disk, aggregate, done),
         Err(LogUnavailable::Missing(_)) => done(Ok(())),
+        // Another aggregate may have it, or it is gone: the copy there counts for nothing.
+        Err(LogUnavailable::Failed(cause)) if !is_alone => {
+            tracing::warn!(%aggregate, cause, "a copy of its journal is left");
+            done(Ok(()));
+        }
         Err(LogUnavailable::Failed(cause)) => done(Err(refused(&cause))),
     }
 }

@@ -135,7 +135,10 @@ impl Copies {
 
     /// Notes a copy that should be there and cannot be written.
     pub(crate) fn lack(&self, disk: &str, cause: String) {
-        self.0.state.lock().note_lost(disk, cause);
+        let mut state = self.0.state.lock();
+        if state.copies.iter().all(|copy| copy.disk.name() != disk) {
+            state.note_lost(disk, cause);
+        }
     }
 
     /// Whether a copy joins that this consistency point makes whole.

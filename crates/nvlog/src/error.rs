@@ -59,6 +59,18 @@ pub enum LogError {
         /// The disk's name.
         disk: String,
     },
+    /// Records are missing in the copies that are there, and one that has them is not.
+    #[error("the log on disk {disk} is damaged, and the copy that has everything is not there")]
+    OnlyDamaged {
+        /// The disk's name.
+        disk: String,
+    },
+    /// The log takes nothing any more.
+    #[error("the log is closed, so disk {disk} does not become a copy")]
+    Closed {
+        /// The disk's name.
+        disk: String,
+    },
     /// The log has as many copies as it can have.
     #[error("disk {disk} is one too many for copies of the log")]
     NoMoreCopies {
@@ -104,6 +116,8 @@ impl LogError {
             | Self::OtherAggregate { disk, .. }
             | Self::OtherLog { disk, .. }
             | Self::StaleCopy { disk }
+            | Self::OnlyDamaged { disk }
+            | Self::Closed { disk }
             | Self::NoMoreCopies { disk }
             | Self::Missing { disk, .. } => Some(disk),
             Self::Disk { cause } => Some(cause.disk()),

@@ -442,10 +442,6 @@ impl Log {
     /// # Panics
     /// If the log was not opened as one with copies.
     pub fn join(&self, identity: u64, disk: Arc<dyn Disk>, done: FormatDone) {
-        // The disk may be the last one that had everything, and be so again at the next start.
-        if let Some(cause) = self.failure() {
-            return done(Err(cause.into()));
-        }
         let mut header = self.0.header.clone();
         header.copy = U64::new(identity);
         // The disk may hold batches that no other copy has: its last write may have been the only
@@ -455,12 +451,20 @@ impl Log {
         if disk.size_blocks() < needed_blocks {
             return done(Err(too_small(&disk, needed_blocks)));
         }
-        let (log, same) = (Arc::clone(&self.0), Arc::clone(&disk));
+        let Some(copies) = &self.0.copies else { panic!("a log that was opened without copies") };
+        let (log, same) = (self.clone(), Arc::clone(&disk));
         let written = move |result: Result<(), DiskError>| {
-            let joined = result.map_err(LogError::from).and_then(|()| log.joined(identity, same));
+            let joined = result.map_err(LogError::from).and_then(|()| log.0.joined(identity, same));
             done(joined);
         };
-        write_headers(&disk, &header, Box::new(written));
+        // The disk may be named as one that has everything, and be the last that has: its header is
+        // written over when it is named no more. A log that has failed names it for good.
+        let log = self.clone();
+        let settled = move |result: Result<(), DiskError>| match log.failure().map_or(result, Err) {
+            Ok(()) => write_headers(&disk, &header, Box::new(written)),
+            Err(cause) => written(Err(cause)),
+        };
+        copies.settle(Box::new(settled));
     }
 
     /// Its copies, and what is known of those that it should have.
@@ -569,6 +573,9 @@ impl Inner {
         let state = self.state.lock();
         let Some(copies) = &self.copies else { panic!("a log that was opened without copies") };
         let name = disk.name().to_owned();
+        if state.is_closed {
+            return Err(LogError::Closed { disk: name });
+        }
         let whole_by = state.active().cp;
         let is_taken = copies.join((identity, disk), whole_by);
         if is_taken { Ok(()) } else { Err(LogError::NoMoreCopies { disk: name }) }

@@ -129,6 +129,11 @@ struct Opening {
 
 impl Opening {
     fn scan(self, mut header: LogHeader) {
+        // A log that has no copies was made as its first, and this one may have missed something.
+        if self.on.copies.is_none() && header.copy.get() != 0 {
+            let disk = self.disk.name().to_owned();
+            return (self.done)(Err(LogError::StaleCopy { disk }));
+        }
         let half_blocks = header.half_blocks.get();
         if self.disk.size_blocks() < header.blocks() {
             let error = too_small(&self.disk, header.blocks());

@@ -17,9 +17,9 @@ use crate::{CopyWitness, FormatDone, Log, LogError, LogIdentity, Record};
 use ondisk::log::LogHeader;
 use platform::mutation::{self, Rule};
 use platform::{Disk, DiskError};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use units::CpNumber;
+use units::{CpNumber, LogUuid};
 
 /// Where the copies of a log may be, and which of them have everything.
 pub struct Places {
@@ -29,6 +29,11 @@ pub struct Places {
     pub whole: Vec<u64>,
     /// Who keeps that.
     pub witness: Arc<dyn CopyWitness>,
+    /// A log that takes the place of this one, if one was begun.
+    pub replacement: LogUuid,
+    /// Whether a copy may be taken of which something is known to be missing, though another one
+    /// that has everything was not read.
+    pub accepts_loss: bool,
 }
 
 /// A log that was opened from one of its copies.
@@ -50,9 +55,10 @@ pub type CopiesDone = Box<dyn FnOnce(Result<FoundCopies, LogError>) + Send>;
 /// # Errors
 /// To `done`: no copy has everything and can be read.
 pub fn open_copies(places: Places, expected: LogIdentity, committed: CpNumber, done: CopiesDone) {
-    let Places { disks, whole, witness } = places;
+    let Places { disks, whole, witness, replacement, accepts_loss } = places;
     let (unread, read) = (disks.into(), Vec::new());
-    Peeking { whole, witness, expected, committed, done, unread, read }.next();
+    let judged = (replacement, accepts_loss);
+    Peeking { whole, witness, judged, expected, committed, done, unread, read }.next();
 }
 
 /// Looks what a disk holds of a log, whether it has everything or not. Nothing is written.
@@ -70,6 +76,8 @@ type Peeked = (Arc<dyn Disk>, Result<LogHeader, LogError>);
 struct Peeking {
     whole: Vec<u64>,
     witness: Arc<dyn CopyWitness>,
+    /// The log that may be a replacement, and whether a loss is accepted.
+    judged: (LogUuid, bool),
     expected: LogIdentity,
     committed: CpNumber,
     done: CopiesDone,
@@ -102,20 +110,41 @@ impl Peeking {
         };
         let candidates: VecDeque<Peeked> = self.read.iter().filter(is_whole).cloned().collect();
         if candidates.is_empty() {
-            let error = most_hopeful(&self.read);
+            let error = most_hopeful(&self.read, self.judged.0);
             return (self.done)(Err(error));
         }
         Choosing { peeked: self, candidates, best: None, error: None }.next();
     }
 }
 
+impl Peeking {
+    /// Why a copy that has everything was not read, if one was not and that matters.
+    fn unread_copy(&self) -> Option<LogError> {
+        let read: BTreeSet<u64> = self
+            .read
+            .iter()
+            .filter_map(|(_, header)| Some(header.as_ref().ok()?.copy.get()))
+            .collect();
+        let is_read = self.whole.iter().all(|identity| read.contains(identity));
+        if is_read || self.judged.1 {
+            return None;
+        }
+        let is_of_disk = |error: &&LogError| matches!(error, LogError::Disk { .. });
+        let of_disk =
+            self.read.iter().find_map(|(_, header)| header.as_ref().err().filter(is_of_disk));
+        let disk = self.read.first().map(|(disk, _)| disk.name().to_owned()).unwrap_or_default();
+        Some(of_disk.cloned().unwrap_or(LogError::OnlyDamaged { disk }))
+    }
+}
+
 /// What to say if no disk has a copy with everything: the error after which the least is lost.
-fn most_hopeful(read: &[Peeked]) -> LogError {
+fn most_hopeful(read: &[Peeked], replacement: LogUuid) -> LogError {
     let errors = read.iter().map(|(disk, header)| match header {
         Ok(_) => LogError::StaleCopy { disk: disk.name().to_owned() },
         Err(error) => error.clone(),
     });
     let error = errors.max_by_key(|error| match error {
+        LogError::OtherLog { found, .. } if *found == replacement => 6,
         LogError::Disk { .. } => 5,
         LogError::TooSmall { .. } => 4,
         LogError::StaleCopy { .. } => 3,
@@ -162,8 +191,13 @@ impl Choosing {
 
     fn finish(self) {
         let Self { peeked, best, error, .. } = self;
+        let is_damaged = best.as_ref().is_none_or(|(_, read)| read.log.missing().is_some());
+        if is_damaged && let Some(error) = peeked.unread_copy() {
+            return (peeked.done)(Err(error));
+        }
         let Some((chosen, read)) = best else {
-            return (peeked.done)(Err(error.unwrap_or_else(|| most_hopeful(&peeked.read))));
+            let hopeful = || most_hopeful(&peeked.read, peeked.judged.0);
+            return (peeked.done)(Err(error.unwrap_or_else(hopeful)));
         };
         let others = peeked.read.into_iter().filter(|(disk, _)| !Arc::ptr_eq(disk, &chosen));
         let others = others.map(|(disk, header)| (disk, header.map(|_| ()))).collect();

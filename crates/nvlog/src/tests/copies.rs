@@ -44,6 +44,8 @@ fn try_open_copies(
         disks: there.iter().map(|at| copy(world, *at)).collect(),
         whole: witness.record().whole(),
         witness,
+        replacement: LogUuid([9; 16]),
+        accepts_loss: false,
     };
     world.wait(|done| crate::open_copies(places, IDENTITY, CpNumber(committed), done))
 }
@@ -180,6 +182,60 @@ fn of_two_copies_the_one_without_damage_is_read() {
         assert_eq!(bodies(&found.records), [b"one".as_slice(), b"two", b"three"]);
         world.restore(&image);
     }
+}
+
+/// A copy was read alone, by a configuration that names its place alone, that had missed records.
+#[test]
+fn a_copy_is_no_log_of_its_own() {
+    let (world, log) = fresh_copies(20, 1);
+    join(&world, &log, 7, 1);
+    drop(log);
+    let disk = copy(&world, 1);
+    let opened = world.wait(|done| Log::open(&disk, IDENTITY, CpNumber(0), done));
+    assert_eq!(opened.err(), Some(LogError::StaleCopy { disk: COPIES[1].to_owned() }));
+}
+
+/// What one copy lost another one has, which may be read tomorrow.
+#[test]
+fn a_damaged_copy_is_not_taken_while_a_whole_one_is_away() {
+    let (world, log) = fresh_copies(20, 1);
+    join(&world, &log, 7, 1);
+    let committed = commit_all(&world, &log);
+    for body in [b"one".as_slice(), b"two", b"three"] {
+        log_durably(&world, &log, body);
+    }
+    drop(log);
+    world.flip_bit(COPIES[0], LOG_HEADER_BLOCKS + 20, 99);
+    let alone = try_open_copies(&world, &[0], committed).err().expect("it lacks the first record");
+    assert_eq!(alone, LogError::OnlyDamaged { disk: COPIES[0].to_owned() });
+    world.set_gone(COPIES[1], true);
+    let away = try_open_copies(&world, &[0, 1], committed).err().expect("the same");
+    assert!(matches!(away, LogError::Disk { .. }), "{away}");
+    world.set_gone(COPIES[1], false);
+    let found = try_open_copies(&world, &[0, 1], committed).expect("it is back");
+    assert_eq!(bodies(&found.records), [b"one".as_slice(), b"two", b"three"]);
+}
+
+/// The disk of a copy was written over while labels still named it.
+#[test]
+fn a_copy_joins_when_the_one_that_was_on_its_disk_is_named_no_more() {
+    let (world, log) = fresh_copies(20, 1);
+    join(&world, &log, 7, 1);
+    commit_all(&world, &log);
+    let header = world.read_block(COPIES[1], 0);
+    world.set_gone(COPIES[1], true);
+    world.set_hung(LABEL, true);
+    let told = wait(&log, append(&log, b"alone"));
+    world.run_until_idle();
+    assert_eq!(*told.lock(), None);
+    world.set_gone(COPIES[1], false);
+    log.join(8, copy(&world, 1), Box::new(|joined| assert_eq!(joined, Ok(()))));
+    world.run_until_idle();
+    assert_eq!(world.read_block(COPIES[1], 0), header, "it has everything that was acknowledged");
+    world.set_hung(LABEL, false);
+    world.run_until_idle();
+    assert_eq!(*told.lock(), Some(Ok(())));
+    assert_eq!(states(&log), [CopyState::Whole, CopyState::Joining]);
 }
 
 #[derive(Clone, Debug)]

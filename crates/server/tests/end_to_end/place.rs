@@ -2,11 +2,12 @@
 //!
 //! Every wait is for an event (a line of the log, the end of a process), never for time.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{self, BufRead as _, BufReader, Cursor, Read};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 
 /// Says that a test is over, also one that fails: who works beside it until then is waited for.
 pub struct Over<'a>(pub &'a AtomicBool);
@@ -173,13 +174,45 @@ impl Place {
 /// A running server; killed when it is dropped.
 pub struct Server {
     pub child: Child,
-    pub log: BufReader<ChildStderr>,
+    pub log: BufReader<Log>,
+}
+
+/// What a server says. It is taken from the server as it comes: one whose log is not read would
+/// stand still as soon as the pipe is full.
+pub struct Log {
+    pieces: Receiver<Vec<u8>>,
+    left: Cursor<Vec<u8>>,
+}
+
+impl Log {
+    fn of(mut source: ChildStderr) -> Self {
+        let (sender, pieces) = channel();
+        let take = move || {
+            let mut piece = vec![0; 1 << 16];
+            while let Ok(count) = source.read(&mut piece)
+                && count > 0
+                && sender.send(piece[..count].to_vec()).is_ok()
+            {}
+        };
+        platform::thread::spawn("log", take).unwrap();
+        Self { pieces, left: Cursor::default() }
+    }
+}
+
+impl Read for Log {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.left.position() == self.left.get_ref().len() as u64 {
+            // None is left when the server has ended.
+            self.left = Cursor::new(self.pieces.recv().unwrap_or_default());
+        }
+        self.left.read(buffer)
+    }
 }
 
 impl Server {
     pub fn spawn(command: &mut Command) -> Self {
         let mut child = command.spawn().unwrap();
-        let log = BufReader::new(child.stderr.take().unwrap());
+        let log = BufReader::new(Log::of(child.stderr.take().unwrap()));
         Self { child, log }
     }
 

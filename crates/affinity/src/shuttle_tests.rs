@@ -6,15 +6,13 @@
 
 use crate::{Access, AffinityId, AffinityKind, Message, Outcome, Partition, Scheduler, Waker};
 use platform::Clock;
-use platform::sync::Mutex;
 use platform::sync::atomic::{AtomicU32, Ordering};
+use platform::sync::{Mutex, check_interleavings};
 use shuttle::thread;
 use std::sync::Arc;
 use units::Timestamp;
 
 const RUNS: usize = 20_000;
-/// Bugs of this kind show with few changes of the thread.
-const DEPTH: usize = 4;
 
 struct Still;
 
@@ -25,11 +23,6 @@ impl Clock for Still {
     fn monotonic_nanoseconds(&self) -> u64 {
         0
     }
-}
-
-fn check(body: impl Fn() + Send + Sync + Copy + 'static) {
-    shuttle::check_random(body, RUNS);
-    shuttle::check_pct(body, RUNS, DEPTH);
 }
 
 /// Who runs, and how many are done.
@@ -113,7 +106,7 @@ impl World {
 
 #[test]
 fn shuttle_direct_runs_exclude_workers_and_one_another() {
-    check(|| {
+    check_interleavings(RUNS, || {
         let world = World::new();
         let workers: Vec<_> = (0..2)
             .map(|_| {
@@ -156,7 +149,7 @@ fn shuttle_direct_runs_exclude_workers_and_one_another() {
 
 #[test]
 fn shuttle_a_halt_ends_workers_whatever_runs() {
-    check(|| {
+    check_interleavings(RUNS, || {
         let world = World::new();
         let scheduler = world.scheduler.clone();
         let worker = thread::spawn(move || scheduler.worker_loop());

@@ -13,7 +13,11 @@ pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLoc
 pub use std::{sync::atomic, thread_local};
 
 #[cfg(shuttle)]
+mod interleavings;
+#[cfg(shuttle)]
 mod modelled;
+#[cfg(shuttle)]
+pub use interleavings::check_interleavings;
 #[cfg(shuttle)]
 pub use modelled::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 #[cfg(shuttle)]

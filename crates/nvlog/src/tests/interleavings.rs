@@ -9,23 +9,16 @@ use crate::{Found, Log, LogFull, LogIdentity, Record};
 use ondisk::log::{LOG_HEADER_BLOCKS, LOG_NOTES_BLOCKS_MIN};
 use platform::Disk;
 use platform::simulated::SimulatedWorld;
-use platform::sync::{Condvar, Mutex};
+use platform::sync::{Condvar, Mutex, check_interleavings};
 use shuttle::thread::{self, JoinHandle};
 use std::sync::Arc;
 use units::{AggregateUuid, Block, CpNumber, LogUuid};
 
 const RUNS: usize = 5000;
-/// Bugs of this kind show with few changes of the thread.
-const DEPTH: usize = 4;
 const IDENTITY: LogIdentity =
     LogIdentity { aggregate: AggregateUuid([1; 16]), log: LogUuid([2; 16]) };
 /// Few, so that a half is full now and then.
 const HALF_BLOCKS: u64 = 16;
-
-fn check(body: impl Fn() + Send + Sync + Copy + 'static) {
-    shuttle::check_random(body, RUNS);
-    shuttle::check_pct(body, RUNS, DEPTH);
-}
 
 /// A disk that a thread completes requests of.
 struct Rig {
@@ -124,7 +117,7 @@ fn committer(log: &Log, committed: &Arc<Mutex<u64>>) -> JoinHandle<()> {
 
 #[test]
 fn shuttle_what_was_told_durable_is_found_after_a_cut_at_any_moment() {
-    check(|| {
+    check_interleavings(RUNS, || {
         let (rig, log) = Rig::new();
         let (told, committed) = (Told::default(), Arc::new(Mutex::new(0)));
         let completer = rig.completer();
@@ -147,7 +140,7 @@ fn shuttle_what_was_told_durable_is_found_after_a_cut_at_any_moment() {
 
 #[test]
 fn shuttle_every_record_is_told_and_found_without_a_cut() {
-    check(|| {
+    check_interleavings(RUNS, || {
         let (rig, log) = Rig::new();
         let (told, committed) = (Told::default(), Arc::new(Mutex::new(0)));
         let completer = rig.completer();
@@ -193,7 +186,7 @@ struct Room {
 
 #[test]
 fn shuttle_notes_that_were_told_durable_are_found_whole() {
-    check(|| {
+    check_interleavings(RUNS, || {
         let (rig, log) = Rig::new();
         let told = Told::default();
         let room: Arc<(Mutex<Room>, Condvar)> = Arc::default();

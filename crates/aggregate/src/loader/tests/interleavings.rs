@@ -6,18 +6,11 @@
 //! read twice at one time.
 
 use super::*;
-use platform::sync::Condvar;
+use platform::sync::{Condvar, check_interleavings};
 use shuttle::thread;
 
 const RUNS: usize = 5000;
-/// Bugs of this kind show with few changes of the thread.
-const DEPTH: usize = 4;
 const BLOCKS: u64 = 3;
-
-fn check(body: impl Fn() + Send + Sync + Copy + 'static) {
-    shuttle::check_random(body, RUNS);
-    shuttle::check_pct(body, RUNS, DEPTH);
-}
 
 /// How often something was submitted, and whether the completing thread shall end.
 type Bell = Arc<(Mutex<(u64, bool)>, Condvar)>;
@@ -50,7 +43,7 @@ fn completer(rig: &Arc<Rig>, bell: &Bell) -> thread::JoinHandle<()> {
 
 #[test]
 fn shuttle_who_waits_for_a_block_gets_it_whoever_reads_it() {
-    check(|| {
+    check_interleavings(RUNS, || {
         let rig = Arc::new(Rig::new(1));
         let contents: Vec<BlockRef> = (0..BLOCKS).map(content).collect();
         for (at, content) in (0..).zip(&contents) {

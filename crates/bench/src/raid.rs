@@ -193,6 +193,7 @@ impl<'a> Rig<'a> {
             created: Timestamp(0),
             force: true,
             media: None,
+            log_regions: 0,
         };
         let made =
             wait(|done| raid::create(request, &SystemEntropy, Arc::new(NoPartialParityLog), done));

@@ -11,7 +11,7 @@ use crate::error::EngineError;
 use crate::features::{self, FeatureInUse};
 use crate::served::{ServedVolume, VolumeKind};
 use crate::summary::{AggregateSummary, SnapshotSummary, VolumeSummary};
-use crate::{log_copies, names, offline, retiring, service};
+use crate::{log_copies, log_places, names, offline, retiring, service};
 use affinity::{Access, Outcome};
 use aggregate::{Acted, Aggregate, AggregateError, FreezeScope, Tiering};
 use cowfs::cache::BufferCache;
@@ -370,6 +370,7 @@ impl Engine {
             log_used_ratio: aggregate.parts.log.used_ratio(),
             log_failure: aggregate.parts.log.failure(),
             log_copies: aggregate.parts.log.copies(),
+            is_log_on_disks: log_places::is_on_disks(aggregate),
             traditional: self.volumes().iter().any(|served| {
                 Arc::ptr_eq(&served.aggregate, aggregate)
                     && matches!(served.kind, VolumeKind::Traditional(_))

@@ -6,7 +6,8 @@
 
 use crate::engine::{Done, Engine};
 use crate::error::EngineError;
-use crate::log_copies::open_log_on;
+use crate::log_copies::{self, open_log_on};
+use crate::log_places;
 use crate::served::VolumeKind;
 use affinity::{AffinityId, AffinityKind};
 use aggregate::{Aggregate, AggregateIdentity, BlockSide, LateJournal, Parts, format_block_side};
@@ -18,6 +19,7 @@ use media::Profile;
 use nvlog::{Log, LogIdentity};
 use ondisk::label::{GROUP_DISKS_MAX, RaidKind};
 use ondisk::pointer::PhysicalPointer;
+use ondisk::records::VolumeRecord;
 use platform::Disk;
 use raid::{CreateRequest, GroupRequest, ManagedStore, Store};
 use std::sync::Arc;
@@ -94,6 +96,8 @@ impl Engine {
         }
         let journal = Arc::new(LateJournal::default());
         let kind = request.kind;
+        let logs = &*self.configuration.logs;
+        let log_regions = log_places::regions_for_log(logs, &request.disks, request.media);
         let groups = groups_of(kind, request.disks, request.group_size).into_iter();
         let create = CreateRequest {
             name: request.name,
@@ -101,6 +105,7 @@ impl Engine {
             created: self.configuration.clock.wall(),
             force: request.force,
             media: request.media,
+            log_regions,
         };
         let (this, late) = (Arc::clone(self), Arc::clone(&journal));
         let traditional = request.traditional;
@@ -125,7 +130,7 @@ impl Engine {
         let (aggregate, name) = store.aggregate();
         let log = LogUuid(self.configuration.entropy.next_identity());
         let identity = AggregateIdentity { name, aggregate, log };
-        let disk = match self.configuration.logs.create(aggregate) {
+        let disk = match log_places::for_a_new_one(self, &store, aggregate) {
             Ok(disk) => disk,
             Err(cause) => return done(Err(EngineError::journal(&identity.name, &cause))),
         };
@@ -180,17 +185,34 @@ impl Engine {
             let volume = lifecycle::create_traditional(&aggregate, &record, make_root);
             (record, VolumeKind::Traditional(volume))
         });
-        aggregate.force();
         let (this, same) = (Arc::clone(self), Arc::clone(&aggregate));
+        let first = move || this.create_first_image(&same, volume, done);
+        log_copies::join_on_disks(self, &aggregate, Box::new(first));
+    }
+
+    fn create_first_image(
+        self: &Arc<Self>,
+        aggregate: &Arc<Aggregate>,
+        volume: Option<(VolumeRecord, VolumeKind)>,
+        done: Done<()>,
+    ) {
+        aggregate.force();
+        let (this, same) = (Arc::clone(self), Arc::clone(aggregate));
         aggregate.request_consistency_point(Some(Box::new(move |outcome| {
-            if outcome.is_ok() {
+            if let Err(error) = outcome {
+                return done(Err(error.into()));
+            }
+            let log = Arc::clone(&same.parts.log);
+            let served = move |_| {
                 if let Some((record, kind)) = volume {
                     this.register_served(&same, &record, kind);
                 }
                 let name = same.parts.identity.name.clone();
                 this.aggregates.lock().insert(name, same);
-            }
-            done(outcome.map_err(EngineError::from));
+                done(Ok(()));
+            };
+            // A copy that cannot be named is not relied on.
+            log.when_copies_named(Box::new(served));
         })));
     }
 

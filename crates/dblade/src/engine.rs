@@ -56,11 +56,23 @@ pub trait LogProvider: Send + Sync {
     /// Why it cannot be used.
     fn open(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, LogUnavailable>;
 
-    /// The places, if the log of an aggregate has a copy in each of several; none if there is but
-    /// one.
+    /// The places outside of the aggregate, each of which should have a copy of its log; none if
+    /// there is but one, and it has no name.
     fn places(&self, aggregate: AggregateUuid) -> Vec<LogPlace> {
         let _ = aggregate;
         Vec::new()
+    }
+
+    /// Whether logs should be on the disks of their aggregates, where those have room for them.
+    fn is_on_disks(&self) -> bool {
+        false
+    }
+
+    /// How many blocks of each disk a new aggregate keeps for its log, if the smallest has so many;
+    /// 0 if it has none to spare.
+    fn blocks_on_disks(&self, disk_blocks: u64) -> u64 {
+        let _ = disk_blocks;
+        0
     }
 
     /// Takes away the log of an aggregate that is deleted, if there is one; false if it lies on a

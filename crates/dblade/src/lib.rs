@@ -29,6 +29,7 @@ mod features;
 mod holds;
 mod host;
 mod log_copies;
+mod log_places;
 mod lost_log;
 mod mending;
 mod messages;

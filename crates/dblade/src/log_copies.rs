@@ -1,27 +1,34 @@
-//! The copies of an aggregate's log, where the configuration names several places for it.
+//! The copies of an aggregate's log, where it should have one in each of several places.
 //!
-//! An aggregate is opened with one copy that has everything, and made with one. The others join
-//! when it is in service ([`mend_logs`]), like one that comes back after it failed; they
-//! have everything with the consistency point after. The labels say which ones do.
+//! An aggregate is opened with one copy that has everything, and made with one. Those on its own
+//! disks join before its first consistency point ([`join_on_disks`]), so that they have everything
+//! when it is in service. The others join then ([`mend_logs`]), like one that comes back after it
+//! failed; they have everything with the consistency point after. The labels say which ones do.
+//! When there are as many as there should be, copies elsewhere are let go of.
 //!
-//! Invariants: a disk is taken for a copy only if it holds a log of the same aggregate, or is
-//! blank; what it holds of the log counts for nothing then.
+//! Invariants: a disk that is not the aggregate's is taken for a copy only if it holds a log of the
+//! same aggregate, or is blank; what a disk holds of the log counts for nothing when it is taken.
 //!
 //! Fails: never; why a copy is not there is told by [`nvlog::Log::copies`].
 
-use crate::engine::{Engine, LogPlace, LogProvider, LogUnavailable};
+use crate::engine::{Engine, LogUnavailable};
+use crate::log_places::{self, PlaceKind, WantedPlace};
 use crate::mending::{Mending, Turn};
 use aggregate::Aggregate;
-use nvlog::{CopyState, CopyWitness, Log, LogError, LogIdentity, OpenDone, Places};
+use nvlog::{CopyState, CopyStatus, CopyWitness, Log, LogError, LogIdentity, OpenDone, Places};
+use platform::completion::gather;
 use platform::sync::Mutex;
 use platform::{Disk, DiskError, WriteDone};
 use raid::{ManagedStore, StoreError};
 use std::sync::{Arc, Weak};
-use units::{AggregateUuid, BlockRef, CpNumber, LogUuid};
+use units::{BlockRef, CpNumber, LogUuid};
 
 /// Blocks at the start of a disk that must be zero if a log is made on it: the places where file
 /// systems and other logs keep what says so.
 pub(crate) const PROBED_BLOCKS: usize = 64;
+
+/// Is called when something has ended.
+pub(crate) type Ended = Box<dyn FnOnce() + Send>;
 
 /// The labels of an aggregate, which the log must not keep alive.
 struct Labels(Weak<dyn ManagedStore>);
@@ -40,16 +47,6 @@ impl CopyWitness for Labels {
     }
 }
 
-/// The places where the log of an aggregate may be.
-pub(crate) fn log_places(engine: &Engine, aggregate: AggregateUuid) -> Vec<Arc<dyn LogProvider>> {
-    let logs = &engine.configuration.logs;
-    let places = logs.places(aggregate);
-    if places.is_empty() {
-        return vec![Arc::clone(logs)];
-    }
-    places.into_iter().map(|place| place.provider).collect()
-}
-
 /// Opens the log of an aggregate from the best of these disks.
 pub(crate) fn open_log_on(
     engine: &Engine,
@@ -61,8 +58,8 @@ pub(crate) fn open_log_on(
     done: OpenDone,
 ) {
     let whole = store.log_copies().whole();
-    let is_alone = engine.configuration.logs.places(identity.aggregate).len() < 2;
-    if let ([disk], true) = (&*disks, is_alone && whole == [0]) {
+    let is_alone = log_places::is_alone(engine, &**store, identity.aggregate);
+    if let ([disk], true) = (&*disks, is_alone) {
         return Log::open(disk, identity, committed, done);
     }
     let witness = Arc::new(Labels(Arc::downgrade(store)));
@@ -73,47 +70,137 @@ pub(crate) fn open_log_on(
     nvlog::open_copies(places, identity, committed, Box::new(opened));
 }
 
-/// Has the logs of all aggregates in service have a copy in each place, as far as that can be.
-/// A place that fails is tried again later. It opens disks, so it may take a while.
+/// Has the logs of all aggregates in service have their copies where they should be, as far as that
+/// can be. A place that fails is tried again later. It opens disks, so it may take a while.
 pub(crate) fn mend_logs(engine: &Engine) {
     for aggregate in engine.aggregates() {
-        let places = engine.configuration.logs.places(aggregate.parts.identity.aggregate);
-        if places.len() > 1 && !aggregate.is_failed() {
-            places.into_iter().for_each(|place| mend_log(engine, &aggregate, place));
+        let log = &aggregate.parts.log;
+        if log.has_copies() && !log.is_closed() && !aggregate.is_failed() {
+            mend_log(engine, &aggregate);
         }
     }
 }
 
-fn mend_log(engine: &Engine, aggregate: &Arc<Aggregate>, place: LogPlace) {
-    let identity = aggregate.parts.identity.aggregate;
+fn mend_log(engine: &Engine, aggregate: &Arc<Aggregate>) {
     let log = &aggregate.parts.log;
-    let is_there = || {
-        log.copies().iter().any(|copy| {
-            copy.disk == place.name && matches!(copy.state, CopyState::Whole | CopyState::Joining)
-        })
-    };
+    let (places, count) = log_places::wanted(engine, aggregate);
+    let copies = log.copies();
+    let is_wanted = |disk: &str| places.iter().any(|place| place.name == disk);
+    let whole = copies.iter().filter(|copy| copy.state == CopyState::Whole);
+    if count > 0 && whole.filter(|copy| is_wanted(&copy.disk)).count() >= count {
+        return let_go(aggregate, &copies, &is_wanted);
+    }
     let now = engine.configuration.clock.monotonic_nanoseconds();
-    let turn = (identity, place.name.clone());
-    if is_there() || log.is_closed() || !engine.mending.lock().begin(&turn, now) {
-        return;
+    let mut is_there = 0;
+    for place in places {
+        if is_there >= count {
+            return;
+        }
+        let turn = (aggregate.parts.identity.aggregate, place.name.clone());
+        is_there += usize::from(
+            has_copy(log, &place.name)
+                || engine.mending.lock().is_under_way(&turn)
+                || begin_copy(engine, aggregate, place, (turn, now)),
+        );
+    }
+}
+
+/// Has the log of an aggregate that is not in service yet have its copies on the aggregate's disks,
+/// as far as that can be; then goes on.
+pub(crate) fn join_on_disks(engine: &Engine, aggregate: &Arc<Aggregate>, done: Ended) {
+    let log = &aggregate.parts.log;
+    let (places, count) = log_places::wanted(engine, aggregate);
+    let free = places.into_iter().filter(|place| !has_copy(log, &place.name));
+    let on_disks = free.filter_map(|place| match place.kind {
+        PlaceKind::OnDisk(disk) => Some(disk),
+        PlaceKind::Outside(_) => None,
+    });
+    let disks: Vec<Arc<dyn Disk>> = on_disks.take(count.saturating_sub(1)).collect();
+    if !log.has_copies() || disks.is_empty() {
+        return done();
+    }
+    let parts = gather(disks.len(), move |_: Vec<()>| done());
+    for (disk, part) in disks.into_iter().zip(parts) {
+        let log = Arc::clone(log);
+        let name = disk.name().to_owned();
+        let joined = move |outcome: Result<(), LogError>| {
+            if let Err(error) = outcome {
+                log.lack(&name, error.to_string());
+            }
+            part(());
+        };
+        let copy = engine.configuration.entropy.next_u64().max(1);
+        aggregate.parts.log.join(copy, disk, Box::new(joined));
+    }
+}
+
+/// There are as many copies as there should be: what is known of others does not matter.
+fn let_go(aggregate: &Arc<Aggregate>, copies: &[CopyStatus], is_wanted: &dyn Fn(&str) -> bool) {
+    let log = &aggregate.parts.log;
+    log.forget_lost_copies();
+    let is_there = |copy: &&CopyStatus| !matches!(copy.state, CopyState::Lost(_));
+    let superfluous = copies.iter().filter(is_there).filter(|copy| !is_wanted(&copy.disk));
+    let superfluous: Vec<&CopyStatus> = superfluous.collect();
+    for CopyStatus { disk, .. } in &superfluous {
+        let aggregate = &aggregate.parts.identity.name;
+        tracing::info!(disk, %aggregate, "a copy of the journal is let go of");
+        log.leave(disk);
+    }
+    if !superfluous.is_empty() {
+        aggregate.log_has_left();
+    }
+}
+
+/// Whether a copy of the log is on a disk of this name, and is written.
+fn has_copy(log: &Log, disk: &str) -> bool {
+    log.copies().iter().any(|copy| {
+        copy.disk == disk && matches!(copy.state, CopyState::Whole | CopyState::Joining)
+    })
+}
+
+/// Begins to have a copy in a place; false if that cannot be, or it is not the place's turn.
+fn begin_copy(
+    engine: &Engine,
+    aggregate: &Arc<Aggregate>,
+    place: WantedPlace,
+    (turn, now): (Turn, u64),
+) -> bool {
+    let log = &aggregate.parts.log;
+    if !engine.mending.lock().begin(&turn, now) {
+        return false;
     }
     // It may have joined in the turn before.
-    if is_there() {
-        return engine.mending.lock().end(&turn);
+    if has_copy(log, &place.name) {
+        engine.mending.lock().end(&turn);
+        return true;
     }
-    let found = match place.provider.open(identity) {
-        Err(LogUnavailable::Missing(_)) => place.provider.create(identity),
-        found => found.map_err(|error| error.to_string()),
+    let identity = aggregate.parts.identity.aggregate;
+    let (found, is_own) = match place.kind {
+        PlaceKind::OnDisk(disk) => (Ok(disk), true),
+        PlaceKind::Outside(provider) => (
+            match provider.open(identity) {
+                Err(LogUnavailable::Missing(_)) => provider.create(identity),
+                found => found.map_err(|error| error.to_string()),
+            },
+            false,
+        ),
     };
     match found {
         Ok(disk) => {
             let copy = engine.configuration.entropy.next_u64().max(1);
             let (aggregate, mending) = (Arc::clone(aggregate), Arc::clone(&engine.mending));
-            Joining { aggregate, disk, copy, turn, mending }.look();
+            let joining = Joining { aggregate, disk, copy, turn, mending };
+            if is_own {
+                joining.join()
+            } else {
+                joining.look()
+            }
+            true
         }
         Err(cause) => {
             log.lack(&place.name, cause);
             engine.mending.lock().end(&turn);
+            false
         }
     }
 }

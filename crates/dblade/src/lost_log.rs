@@ -21,7 +21,8 @@
 
 use crate::engine::{LogUnavailable, LostLog};
 use crate::error::EngineError;
-use crate::log_copies::{PROBED_BLOCKS, log_places, open_log_on};
+use crate::log_copies::{PROBED_BLOCKS, open_log_on};
+use crate::log_places;
 use crate::open::Opening;
 use aggregate::AggregateError;
 use nvlog::{Log, LogError, LogIdentity, Record};
@@ -41,8 +42,10 @@ impl Opening {
     /// Opens the log, or a new one in its place; then recovery goes on.
     pub fn open_log(self) {
         let aggregate = self.identity.aggregate;
-        let (mut disks, mut missing, mut failed) = (Vec::new(), Vec::new(), Vec::new());
-        for place in log_places(&self.engine, aggregate) {
+        let on_disks = self.store.log_places().into_iter().map(|place| place.disk);
+        let mut disks: Vec<Arc<dyn Disk>> = on_disks.collect();
+        let (mut missing, mut failed) = (Vec::new(), Vec::new());
+        for place in log_places::outside(&self.engine, aggregate) {
             match place.open(aggregate) {
                 Ok(disk) => disks.push(disk),
                 Err(LogUnavailable::Missing(cause)) => missing.push(cause),
@@ -171,14 +174,13 @@ impl Opening {
 
     fn make_log(mut self, disk: Option<Arc<dyn Disk>>) {
         self.identity.log = self.replacement();
-        let created = || self.engine.configuration.logs.create(self.identity.aggregate);
+        let aggregate = self.identity.aggregate;
+        let created = || log_places::for_a_new_one(&self.engine, &*self.store, aggregate);
         let disk = match disk.map_or_else(created, Ok) {
             Ok(disk) => disk,
             Err(cause) => return self.refuse_log(&cause),
         };
-        let has_copies = log_places(&self.engine, self.identity.aggregate).len() > 1
-            || self.store.log_copies().whole() != [0];
-        if !has_copies {
+        if log_places::is_alone(&self.engine, &*self.store, aggregate) {
             return self.format_log(disk, 0);
         }
         // A new identity: the next start may make this log on another disk.

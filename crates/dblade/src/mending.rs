@@ -30,6 +30,10 @@ impl Mending {
         true
     }
 
+    pub(crate) fn is_under_way(&self, turn: &Turn) -> bool {
+        self.under_way.contains(turn)
+    }
+
     pub(crate) fn end(&mut self, turn: &Turn) {
         self.under_way.remove(turn);
     }

@@ -14,6 +14,7 @@
 use crate::create::OpenParts;
 use crate::engine::{Done, Engine, LostLog};
 use crate::error::EngineError;
+use crate::log_copies;
 use crate::names::served_name;
 use crate::served::{ServedVolume, VolumeKind};
 use affinity::{Access, AffinityId, Outcome};
@@ -265,7 +266,9 @@ impl Opening {
             let Some(mut this) = opening.take() else { return Outcome::Done };
             match this.load_volumes(&aggregate, access, &mut next_slot, &held) {
                 Ok(Ok(())) => {
-                    this.replay(Arc::clone(&aggregate));
+                    let (engine, same) = (Arc::clone(&this.engine), Arc::clone(&aggregate));
+                    let replay = move || this.replay(same);
+                    log_copies::join_on_disks(&engine, &aggregate, Box::new(replay));
                     Outcome::Done
                 }
                 Ok(Err(refused)) => {

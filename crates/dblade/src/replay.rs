@@ -138,13 +138,9 @@ impl Opening {
         let (slot, mut superblock) = (self.slot, self.superblock);
         let committed = move |outcome: Result<(), aggregate::AggregateError>| match outcome {
             Ok(()) => {
-                let engine = self.engine;
-                let now = engine.configuration.clock.monotonic_nanoseconds();
-                let nanoseconds = now.saturating_sub(self.started_nanoseconds);
-                engine.enter_service(&same, self.volumes);
-                engine.reap_orphans_of(&same);
-                same.parts.store.resume();
-                (self.done)(Ok(Recovery { nanoseconds, ..recovery }));
+                let log = Arc::clone(&same.parts.log);
+                // A copy that cannot be named is not relied on.
+                log.when_copies_named(Box::new(move |_| self.enter_service(&same, recovery)));
             }
             Err(error) => self.give_up(error.into()),
         };
@@ -166,6 +162,16 @@ impl Opening {
 }
 
 impl Opening {
+    fn enter_service(self, aggregate: &Arc<Aggregate>, recovery: Recovery) {
+        let engine = self.engine;
+        let now = engine.configuration.clock.monotonic_nanoseconds();
+        let nanoseconds = now.saturating_sub(self.started_nanoseconds);
+        engine.enter_service(aggregate, self.volumes);
+        engine.reap_orphans_of(aggregate);
+        aggregate.parts.store.resume();
+        (self.done)(Ok(Recovery { nanoseconds, ..recovery }));
+    }
+
     fn replay_record(
         &self,
         record: &Record,

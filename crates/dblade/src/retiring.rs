@@ -10,7 +10,7 @@
 
 use crate::engine::{Done, Engine, LogProvider, LogUnavailable};
 use crate::error::EngineError;
-use crate::log_copies::log_places;
+use crate::log_places;
 use aggregate::Aggregate;
 use ondisk::log::{LOG_HEADER_BLOCKS, LogHeader};
 use platform::{Disk, DiskError};
@@ -53,7 +53,7 @@ fn forget(engine: &Engine, aggregate: &Arc<Aggregate>) {
 
 /// See [`Engine::remove_log`].
 pub(crate) fn remove_log(engine: &Engine, aggregate: AggregateUuid, done: Done<()>) {
-    let places = log_places(engine, aggregate);
+    let places = log_places::outside(engine, aggregate);
     let is_alone = places.len() == 1;
     remove_from(places, (aggregate, is_alone), Ok(()), done);
 }

@@ -35,6 +35,8 @@ pub struct AggregateSummary {
     pub log_failure: Option<DiskError>,
     /// Its log's copies, those that should be there and are not included.
     pub log_copies: Vec<CopyStatus>,
+    /// Whether its log is on its own disks.
+    pub is_log_on_disks: bool,
     /// Its root is a user's.
     pub traditional: bool,
 }

@@ -27,6 +27,7 @@ mod features;
 mod frees;
 mod full;
 mod log_copies;
+mod log_on_disks;
 mod lost_log;
 mod memory;
 mod offline;
@@ -57,8 +58,20 @@ impl LogProvider for Logs {
     }
 
     fn open(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, LogUnavailable> {
+        if self.is_on_disks() {
+            return Err(LogUnavailable::Missing("no disk is for logs alone".to_owned()));
+        }
         let own = self.0.open(&format!("log {aggregate:?}"));
         Ok(own.or_else(|_| self.0.open("log"))?)
+    }
+
+    /// Tests that want the log on the aggregate's disks make no other.
+    fn is_on_disks(&self) -> bool {
+        self.0.disk("log").is_none()
+    }
+
+    fn blocks_on_disks(&self, _: u64) -> u64 {
+        1472
     }
 
     /// Tests that want a second copy make its disk.
@@ -127,10 +140,20 @@ impl Node {
         kind: RaidKind,
         traditional: bool,
     ) -> Self {
+        world.add_disk("log", 1412);
+        Self::create_without_log(world, disk_blocks, kind, traditional)
+    }
+
+    /// Creates an aggregate whose log is on its disks, unless there is a disk for it.
+    fn create_without_log(
+        world: &SimulatedWorld,
+        disk_blocks: u64,
+        kind: RaidKind,
+        traditional: bool,
+    ) -> Self {
         for disk in 0..DISKS {
             world.add_disk(&format!("disk{disk}"), disk_blocks);
         }
-        world.add_disk("log", 1412);
         let node = Self::start(world);
         let disks = node.disks();
         let request = CreateAggregate { traditional, ..CreateAggregate::new("a1", kind, disks) };

@@ -92,6 +92,7 @@ fn plan(input: &mut Input<'_>) -> Plan {
         kind,
         disks,
         disk_blocks: media::DISK_BLOCKS_MIN,
+        is_log_on_disks: false,
         log_blocks: 2
             + ondisk::log::LOG_NOTES_BLOCKS_MIN
             + 2 * if choice & 16 == 0 { 144 } else { 400 },

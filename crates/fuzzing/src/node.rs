@@ -37,7 +37,7 @@ impl Node {
         let engine = Engine::new(Configuration {
             clock: Arc::new(world.clone()),
             entropy: Arc::new(world.clone()),
-            logs: Arc::new(Logs(world.clone(), SharedLogs::default())),
+            logs: Arc::new(Logs::new(world, &SharedLogs::default(), 0)),
             memory_bytes: MEMORY_BYTES,
             cp_interval_nanoseconds: CP_INTERVAL_NANOSECONDS,
             tuning: Tuning::default(),

@@ -210,6 +210,7 @@ fn join_group(
         let at = usize::from(label.disk_index.get());
         let agrees = latest.members.get(at) == Some(&label.disk)
             && label.data_regions == latest.data_regions
+            && label.log_regions == latest.log_regions
             && label.raid_kind == latest.raid_kind;
         match members.get_mut(at) {
             Some(slot) if agrees && slot.is_none() && !latest.is_missing(at) => {
@@ -225,6 +226,7 @@ fn join_group(
     }
     let bases = latest.data_bases().map(Pvbn).collect();
     let medium = latest.medium().unwrap_or(Medium::Unrecorded);
-    let geometry = GroupGeometry { kind, regions: latest.data_regions.get(), bases, medium };
+    let (regions, log_regions) = (latest.data_regions.get(), latest.log_regions.get());
+    let geometry = GroupGeometry { kind, regions, log_regions, bases, medium };
     Ok((geometry, members))
 }

@@ -49,6 +49,9 @@ pub trait JournalPlaces: LogProvider {
     /// Where the journal of an aggregate is, in words: "journal file /a/b.log".
     fn title(&self, aggregate: &AggregateUuid) -> String;
 
+    /// Whether an aggregate may have a journal in one of the places.
+    fn is_there(&self, aggregate: &AggregateUuid) -> bool;
+
     /// Waits until no server that was killed has the journal of an aggregate. Whatever else is the
     /// matter with it, opening it will tell.
     fn await_free(&self, aggregate: &AggregateUuid, patience: &Patience);

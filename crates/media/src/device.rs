@@ -9,6 +9,7 @@ use crate::profile::Profile;
 use crate::signature::{Found, PROBED_BLOCKS, identify};
 use ondisk::damage::Damage;
 use ondisk::features::FeatureSet;
+use ondisk::identity::REGION_BLOCKS;
 use ondisk::label::DiskLabel;
 use platform::completion::gather;
 use platform::mutation::{self, Rule};
@@ -297,12 +298,28 @@ fn probe(disk: &Arc<dyn Disk>, done: DeviceDone<(String, Option<Found>)>) {
     }
 }
 
-/// Labels a disk that was checked: clears the reserved area, writes both labels, opens it.
+/// Labels a disk that was checked: clears the beginning of the log's place and the reserved area,
+/// writes both labels, opens it.
 ///
 /// # Panics
 /// If the label is not valid, or says that there are more regions than the disk has room for.
 pub fn initialize(disk: Arc<dyn Disk>, label: DiskLabel, done: DeviceDone<Device>) {
     assert_eq!(is_large_enough(&*disk, &label), Ok(()), "the label fits the disk");
+    let log_blocks = layout_of(&label).log_blocks();
+    if log_blocks.is_empty() {
+        return write_labels(disk, label, done);
+    }
+    // Whoever looks for a log must not find the one of an aggregate that was here before.
+    let same = Arc::clone(&disk);
+    let cleared = move |result: Result<(), MediaError>| match result {
+        Ok(()) => write_labels(same, label, done),
+        Err(error) => done(Err(error)),
+    };
+    let zeros = vec![zero_block(); REGION_BLOCKS];
+    write_and_flush(&disk, log_blocks.start, zeros, Box::new(cleared));
+}
+
+fn write_labels(disk: Arc<dyn Disk>, label: DiskLabel, done: DeviceDone<Device>) {
     let block = Arc::new(label.to_block());
     let mut reserved = vec![zero_block(); DATA_START as usize];
     reserved[LABEL_BLOCK as usize] = Arc::clone(&block);
@@ -327,7 +344,7 @@ pub fn open(disk: Arc<dyn Disk>, done: DeviceDone<Device>) {
 }
 
 fn new_device(disk: Arc<dyn Disk>, label: DiskLabel, whole_copy: LabelCopy) -> Device {
-    let layout = DeviceLayout { regions: label.data_regions.get() };
+    let layout = layout_of(&label);
     let recorded = label.medium().and_then(Profile::of_medium);
     let profile = recorded.unwrap_or_else(|| Profile::of(&*disk));
     let label = LabelState {
@@ -341,9 +358,12 @@ fn new_device(disk: Arc<dyn Disk>, label: DiskLabel, whole_copy: LabelCopy) -> D
     Device { disk, layout, profile, label: Mutex::new(label), whole_copy }
 }
 
+fn layout_of(label: &DiskLabel) -> DeviceLayout {
+    DeviceLayout { regions: label.data_regions.get(), log_regions: label.log_regions.get() }
+}
+
 fn is_large_enough(disk: &dyn Disk, label: &DiskLabel) -> Result<(), MediaError> {
-    let regions = label.data_regions.get();
-    let labelled = DeviceLayout { regions }.blocks();
+    let labelled = layout_of(label).blocks();
     if labelled <= disk.size_blocks() {
         return Ok(());
     }

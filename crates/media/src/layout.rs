@@ -1,6 +1,7 @@
 //! Where things lie on a device.
 
 use ondisk::identity::{REGION_BLOCKS, REGION_DATA_BLOCKS};
+use std::ops::Range;
 use units::Dbn;
 
 /// The label's first copy. The second is in the last block.
@@ -35,13 +36,22 @@ pub const fn regions_of(size_blocks: u64) -> u64 {
 pub struct DeviceLayout {
     /// Regions in use; a disk may have room for more than its group uses.
     pub regions: u64,
+    /// Regions behind them in which a copy of the aggregate's log may be.
+    pub log_regions: u64,
 }
 
 impl DeviceLayout {
     /// Blocks of a disk that has so many regions and nothing more.
     #[must_use]
     pub const fn blocks(&self) -> u64 {
-        DATA_START + self.regions * REGION_BLOCKS_U64 + RESERVED_END_BLOCKS
+        self.log_blocks().end + RESERVED_END_BLOCKS
+    }
+
+    /// The device blocks in which a copy of the log may be.
+    #[must_use]
+    pub const fn log_blocks(&self) -> Range<u64> {
+        let start = DATA_START + self.regions * REGION_BLOCKS_U64;
+        start..start + self.log_regions * REGION_BLOCKS_U64
     }
 
     /// Data blocks, checksum blocks not counted.

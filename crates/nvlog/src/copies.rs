@@ -74,6 +74,8 @@ struct State {
     recording: Option<Vec<u64>>,
     /// Writes that have ended on all copies that are left, and wait for the witness.
     waiting: Vec<WriteDone>,
+    /// Those who wait until the witness has all copies that have everything.
+    naming: Vec<WriteDone>,
     failure: Option<DiskError>,
 }
 
@@ -103,6 +105,7 @@ impl Copies {
             recorded,
             recording: None,
             waiting: Vec::new(),
+            naming: Vec::new(),
             failure: None,
         };
         Self(Arc::new(Inner { name, size_blocks, witness, state: Mutex::new(state) }))
@@ -112,6 +115,13 @@ impl Copies {
     pub(crate) fn settle(&self, done: WriteDone) {
         let mut state = self.0.state.lock();
         state.waiting.push(done);
+        self.go_on(state);
+    }
+
+    /// Answers when every copy that has everything is recorded as such.
+    pub(crate) fn when_named(&self, done: WriteDone) {
+        let mut state = self.0.state.lock();
+        state.naming.push(done);
         self.go_on(state);
     }
 
@@ -141,6 +151,21 @@ impl Copies {
         }
     }
 
+    /// Lets go of the copy on this disk, unless no other one has everything.
+    pub(crate) fn leave(&self, disk: &str) {
+        let mut state = self.0.state.lock();
+        let is_it = |copy: &Copy| copy.disk.name() == disk;
+        let mut others = state.copies.iter().filter(|copy| !is_it(copy));
+        if others.any(|copy| copy.joined.is_none()) {
+            state.copies.retain(|copy| !is_it(copy));
+        }
+        self.go_on(state);
+    }
+
+    pub(crate) fn forget_lost(&self) {
+        self.0.state.lock().lost.clear();
+    }
+
     /// Whether a copy joins that this consistency point makes whole.
     pub(crate) fn is_joined_by(&self, cp: CpNumber) -> bool {
         let state = self.0.state.lock();
@@ -168,7 +193,9 @@ impl Copies {
 
     /// Lets go of everyone who waits, unanswered.
     pub(crate) fn abandon(&self) {
-        let waiting = std::mem::take(&mut self.0.state.lock().waiting);
+        let mut state = self.0.state.lock();
+        let waiting = (std::mem::take(&mut state.waiting), std::mem::take(&mut state.naming));
+        drop(state);
         drop(waiting);
     }
 
@@ -221,13 +248,16 @@ impl Copies {
         };
         let told = answer.map(|answer| (std::mem::take(&mut state.waiting), answer));
         let whole = state.next_record();
+        let named = (state.failure.is_some() || state.is_named()).then(|| {
+            (std::mem::take(&mut state.naming), state.failure.clone().map_or(Ok(()), Err))
+        });
         drop(state);
         if let Some(whole) = whole {
             let this = self.clone();
             let recorded = Box::new(move |result| this.recorded(result));
             self.0.witness.record(&whole, recorded);
         }
-        if let Some((waiting, answer)) = told {
+        for (waiting, answer) in told.into_iter().chain(named) {
             waiting.into_iter().for_each(|done| done(answer.clone()));
         }
     }
@@ -281,6 +311,11 @@ impl State {
         let whole = self.whole();
         let mut named = self.recorded.iter().chain(self.recording.iter().flatten());
         named.all(|identity| whole.contains(identity)) || mutation::broken(Rule::LogCopyTrusted)
+    }
+
+    /// Whether the witness has just the copies that have everything.
+    fn is_named(&self) -> bool {
+        self.recording.is_none() && self.recorded == self.whole()
     }
 
     /// What the witness is to be told now.

@@ -274,6 +274,11 @@ impl Log {
         self.0.missing
     }
 
+    /// The number of the record after its last.
+    pub(crate) fn records_end(&self) -> u64 {
+        self.0.state.lock().sequence_next
+    }
+
     /// Its notes of stripes.
     #[must_use]
     pub fn notes(&self) -> &Arc<Notes> {
@@ -476,6 +481,36 @@ impl Log {
                 let disk = self.0.disk.name().to_owned();
                 vec![CopyStatus { disk, state: CopyState::Whole }]
             }
+        }
+    }
+
+    /// Whether it was opened as one that may have copies.
+    #[must_use]
+    pub fn has_copies(&self) -> bool {
+        self.0.copies.is_some()
+    }
+
+    /// Answers when every copy that has everything is recorded as such, so that any one of them is
+    /// enough; at once if the log has no copies.
+    pub fn when_copies_named(&self, done: WriteDone) {
+        match &self.0.copies {
+            Some(copies) => copies.when_named(done),
+            None => done(Ok(())),
+        }
+    }
+
+    /// Writes no more to the copy on this disk, unless no other one has everything. What it has
+    /// counts for nothing when the labels say so.
+    pub fn leave(&self, disk: &str) {
+        if let Some(copies) = &self.0.copies {
+            copies.leave(disk);
+        }
+    }
+
+    /// Forgets the copies that were lost: others are in their place.
+    pub fn forget_lost_copies(&self) {
+        if let Some(copies) = &self.0.copies {
+            copies.forget_lost();
         }
     }
 

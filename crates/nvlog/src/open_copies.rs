@@ -4,9 +4,10 @@
 //! it alone is recorded as whole before anything is replayed: what another copy has beyond it, no
 //! start will ever find.
 //!
-//! Invariants: of the whole copies the first is chosen in which nothing is known to be missing; a
-//! copy that is not recorded as whole is never read. Nothing is written to a copy that is not
-//! chosen. If a newer build wrote one of them, the log is refused.
+//! Invariants: of the whole copies in which nothing is known to be missing the one is chosen that
+//! has most, because a disk may have lost the last writes that it acknowledged; a copy that is not
+//! recorded as whole is never read. Nothing is written to a copy that is not chosen. If a newer
+//! build wrote one of them, the log is refused.
 //!
 //! Fails: [`LogError`]: that of the copy from which most is to be hoped.
 
@@ -155,11 +156,11 @@ fn most_hopeful(read: &[Peeked], replacement: LogUuid) -> LogError {
     error.unwrap_or_else(|| LogError::NotALog { disk: "none".to_owned() })
 }
 
-/// Reads the copies that are recorded as whole, until one is.
+/// Reads the copies that are recorded as whole.
 struct Choosing {
     peeked: Peeking,
     candidates: VecDeque<Peeked>,
-    /// The first of which something is missing, if no other is better.
+    /// The one that has most; one of which something is missing, if no other is better.
     best: Option<(Arc<dyn Disk>, Read)>,
     error: Option<LogError>,
 }
@@ -172,12 +173,12 @@ impl Choosing {
         let on = LogDisk { disk: Arc::new(copies.clone()), copies: Some(copies) };
         let (expected, committed) = (self.peeked.expected, self.peeked.committed);
         let read = move |outcome: Result<Read, LogError>| match outcome {
-            Ok(read) if read.log.missing().is_none() => {
-                self.best = Some((disk, read));
-                self.finish();
-            }
             Ok(read) => {
-                self.best.get_or_insert((disk, read));
+                let worth = |log: &Log| (log.missing().is_none(), log.records_end());
+                let is_better = |(_, best): &(_, Read)| worth(&best.log) < worth(&read.log);
+                if self.best.as_ref().is_none_or(is_better) {
+                    self.best = Some((disk, read));
+                }
                 self.next();
             }
             Err(error @ LogError::NewerBuild { .. }) => (self.peeked.done)(Err(error)),

@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn regions_do_not_straddle_objects_and_keys_sort() {
         let geometry = Geometry { size_blocks: 1 << 30, blocks_per_object: 1024 };
-        let layout = media::DeviceLayout { regions: 1000 };
+        let layout = media::DeviceLayout { regions: 1000, log_regions: 0 };
         for region in 0..1000 {
             let start = layout.region_start(region);
             assert_eq!(geometry.extents(start, 64).count(), 1);

@@ -139,6 +139,15 @@ pub const LOG_COPIES: Feature = Feature {
     date: "2026-11",
     meaning: "the log has copies, and the label says which of them have everything",
 };
+/// The log is on the aggregate's own disks. A build that lacks the feature would make another one.
+pub const LOG_ON_DISKS: Feature = Feature {
+    scope: FeatureScope::Disk,
+    class: FeatureClass::Incompatible,
+    bit: 4,
+    name: "log-on-disks",
+    date: "2026-11",
+    meaning: "the disks have a place for the log behind their data",
+};
 /// Blocks were moved.
 pub const MOVED_BLOCKS: Feature = Feature {
     scope: FeatureScope::Volume,
@@ -169,8 +178,16 @@ pub const OFFLINE: Feature = Feature {
 };
 
 /// All features. Append only.
-pub const FEATURES: &[Feature] =
-    &[DOUBLE_PARITY, TRIPLE_PARITY, REMOVED_GROUPS, MOVED_BLOCKS, TIERING, LOG_COPIES, OFFLINE];
+pub const FEATURES: &[Feature] = &[
+    DOUBLE_PARITY,
+    TRIPLE_PARITY,
+    REMOVED_GROUPS,
+    MOVED_BLOCKS,
+    TIERING,
+    LOG_COPIES,
+    OFFLINE,
+    LOG_ON_DISKS,
+];
 
 /// The features of a class that this build has.
 fn known_bits(scope: FeatureScope, class: FeatureClass) -> u64 {

@@ -5,7 +5,8 @@
 //!
 //! Invariants:
 //! - `members[disk_index] == disk`; the first `disks_in_group` members are set and the others zero.
-//! - A base once given and `data_regions` never change: block numbers follow from them.
+//! - A base once given, `data_regions` and `log_regions` never change: block numbers, and the place
+//!   of the log, follow from them.
 //! - What is `removed` stays so: of labels that know of different groups the one that knows of more
 //!   was written later. The numbers of removed groups are never given again: the first that is free
 //!   is the sum of `removed_blocks` and of what the groups have.
@@ -19,7 +20,8 @@
 
 use crate::damage::Damage;
 use crate::features::{
-    DOUBLE_PARITY, FeatureScope, FeatureSet, LOG_COPIES, REMOVED_GROUPS, TRIPLE_PARITY,
+    DOUBLE_PARITY, FeatureScope, FeatureSet, LOG_COPIES, LOG_ON_DISKS, REMOVED_GROUPS,
+    TRIPLE_PARITY,
 };
 use crate::identity::crc32c_of_bytes;
 use crate::log_copies::LogCopies;
@@ -39,6 +41,8 @@ pub const LABEL_MAGIC: u64 = u64::from_le_bytes(*b"STROOPDL");
 pub const GROUP_DISKS_MAX: usize = 32;
 /// Groups of an aggregate: 1,024 groups of 32 disks is more than a node can be attached to.
 pub const GROUPS_MAX: u32 = 1024;
+/// Regions of a disk in which a copy of the log may be: more than the largest log has (16 GiB).
+pub const LOG_REGIONS_MAX: u64 = 1 << 20;
 /// Bytes of an aggregate's name.
 pub const AGGREGATE_NAME_BYTES_MAX: usize = 64;
 
@@ -284,8 +288,11 @@ pub struct DiskLabel {
     pub features: FeatureSet,
     /// Which copies of the log have everything; in the first group that is left only.
     pub log_copies: LogCopies,
+    /// Regions behind the data area in which a copy of the log may be; equal in all disks of a
+    /// group, 0 where the log is elsewhere.
+    pub log_regions: U64,
     /// Zero.
-    pub reserved_f: [u8; 2616],
+    pub reserved_f: [u8; 2608],
 }
 
 const _: () = {
@@ -301,6 +308,7 @@ const _: () = {
     assert!(offset_of!(DiskLabel, removed_blocks) == 1080);
     assert!(offset_of!(DiskLabel, features) == 1216);
     assert!(offset_of!(DiskLabel, log_copies) == 1432);
+    assert!(offset_of!(DiskLabel, log_regions) == 1480);
 };
 
 impl DiskLabel {
@@ -369,6 +377,9 @@ impl DiskLabel {
         if self.log_copies.count.get() != 0 {
             features.set(&LOG_COPIES);
         }
+        if self.log_regions.get() != 0 {
+            features.set(&LOG_ON_DISKS);
+        }
         features
     }
 
@@ -412,6 +423,9 @@ impl DiskLabel {
         }
         if self.data_regions.get() == 0 || self.data_regions.get() >> 48 != 0 {
             return wrong("data_regions");
+        }
+        if self.log_regions.get() > LOG_REGIONS_MAX {
+            return wrong("log_regions");
         }
         if self.rebuilt_regions.get() > self.data_regions.get() {
             return wrong("rebuilt_regions");

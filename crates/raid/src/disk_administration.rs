@@ -7,6 +7,7 @@
 use crate::block_store::BlockStore;
 use crate::error::RaidError;
 use crate::layout::DiskPlace;
+use crate::membership::LogPlace;
 use crate::patrol::{ScrubDone, ScrubOrder, UseQuery};
 use crate::request::{GrowDone, NewDisk, NewGroup, ReplaceDone, SyncDone};
 use crate::status::Status;
@@ -81,6 +82,10 @@ pub trait DiskAdministration: Send + Sync {
     /// Has the labels say which copies of the log have everything. Answers when they do. Of calls
     /// that overlap the last one counts.
     fn set_log_copies(&self, whole: &[u64], done: SyncDone);
+
+    /// The places for copies of the log on disks in use, in the order of the disks. None where the
+    /// log is elsewhere.
+    fn log_places(&self) -> Vec<LogPlace>;
 
     /// To be called several times a second, with the monotonic time and that of day: how fast
     /// background work may go, and does, is told by it.

@@ -69,6 +69,7 @@ pub use disk_administration::{DiskAdministration, ManagedStore};
 pub use error::{Expectation, RaidError, ReadFailure, StoreError};
 pub use io::Counters;
 pub use layout::{DiskPlace, DiskRegion, Geometry, GroupGeometry, GroupList, Location, TetrisId};
+pub use membership::LogPlace;
 pub use membership::{
     ErrorCounts, FAILURES_MAX, FillingStatus, GroupStatus, MemberState, MemberStatus,
     ROTTEN_BLOCKS_MAX, ReplacementStatus, RetiredDisk, SpareStatus, UNREADABLE_BLOCKS_MAX,

@@ -5,7 +5,7 @@ use crate::disk_administration::DiskAdministration;
 use crate::error::RaidError;
 use crate::io::Io;
 use crate::layout::{DiskPlace, DiskRegion, Geometry, Layout, TetrisId};
-use crate::membership::{Fill, GroupState, Members};
+use crate::membership::{Fill, GroupState, LogPlace, Members, log_places};
 use crate::partial_parity_log::{PartialParityLog, PartialParityNote};
 use crate::patrol::{Patrol, ScrubDone, ScrubOrder, UseQuery};
 use crate::proof::Proof;
@@ -207,6 +207,10 @@ impl DiskAdministration for Store {
 
     fn set_log_copies(&self, whole: &[u64], done: SyncDone) {
         self.members.write_log_copies(whole, done);
+    }
+
+    fn log_places(&self) -> Vec<LogPlace> {
+        log_places(&self.members)
     }
 
     fn tick(&self, monotonic_nanoseconds: u64, wall: Timestamp) {

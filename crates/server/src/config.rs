@@ -146,6 +146,9 @@ pub struct Config {
     pub memory: ByteSize,
     /// Where journals are: a copy of each in every place.
     pub journals: Vec<Journal>,
+    /// How large a journal on the disks of a new aggregate is; `None` if a place is named. Where it
+    /// has no room there, it is in the first of `journals`.
+    pub journal_on_disks: Option<ByteSize>,
     /// How long a request to a disk may take.
     pub disk_timeout_seconds: u64,
     /// Threads of the engine.
@@ -205,6 +208,7 @@ impl Config {
             disks: disk_patterns(&node, base)?,
             memory: memory(&node)?,
             journals: journals(&node, base, &state_directory)?,
+            journal_on_disks: journal_on_disks(&node)?,
             disk_timeout_seconds: disk_timeout(&node)?,
             workers: workers(&node)?,
             nfs: nfs(&listen)?,
@@ -279,13 +283,22 @@ fn memory(node: &Section<'_>) -> Result<ByteSize, ConfigError> {
     size(node, "memory", MEMORY_BYTES_DEFAULT, MEMORY_BYTES_MIN..=u64::MAX)
 }
 
+fn journal_size(node: &Section<'_>) -> Result<ByteSize, ConfigError> {
+    let limits = JOURNAL_BYTES_MIN..=JOURNAL_BYTES_MAX;
+    size(node, "journal_size", JOURNAL_BYTES_DEFAULT, limits)
+}
+
+fn journal_on_disks(node: &Section<'_>) -> Result<Option<ByteSize>, ConfigError> {
+    let size = journal_size(node)?;
+    Ok(node.text_or_texts("journal")?.is_empty().then_some(size))
+}
+
 fn journals(
     node: &Section<'_>,
     base: &Path,
     state_directory: &Path,
 ) -> Result<Vec<Journal>, ConfigError> {
-    let limits = JOURNAL_BYTES_MIN..=JOURNAL_BYTES_MAX;
-    let size = size(node, "journal_size", JOURNAL_BYTES_DEFAULT, limits)?;
+    let size = journal_size(node)?;
     let places = node.text_or_texts("journal")?;
     if places.is_empty() {
         return Ok(vec![Journal::Directory { path: state_directory.join("journal"), size }]);

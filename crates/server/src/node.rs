@@ -107,7 +107,8 @@ pub(crate) fn start(config: &Config, shutdown: &Shutdown) -> Result<Node, AdminE
         1 => plain,
         _ => Arc::new(files.clone()),
     };
-    let journals = Arc::new(Journals::new(&config.journals, of_journals));
+    let journals = Journals::new(&config.journals, config.journal_on_disks, of_journals);
+    let journals = Arc::new(journals);
     let openers = Openers::new(Arc::new(files), config)?;
     memory::keep_little(config.memory.0);
     let shares = Shares::of(config.memory.0);

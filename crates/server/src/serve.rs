@@ -75,6 +75,9 @@ fn serve_until_asked_to_stop(
 ) -> Result<(), AdminError> {
     let admin = AdminServer::start(&config.admin_socket, node.served())
         .map_err(|error| socket_error(config, &error))?;
+    if let Some(size) = config.journal_on_disks {
+        tracing::info!(%size, "journals are on the disks of their aggregates, where there is room");
+    }
     for journal in &config.journals {
         match journal {
             Journal::Directory { path, size } => {

@@ -121,6 +121,10 @@ struct HowArguments {
     /// In every life without a fault of the log it has two copies, one of which goes and returns.
     #[arg(long)]
     log_copies: bool,
+    /// In every life without a fault of the log and other aggregates the log is on the disks of
+    /// the aggregate.
+    #[arg(long)]
+    log_on_disks: bool,
     /// In every life an operator manages the node: volumes, snapshots and the like are made and
     /// changed by calls of an administrator.
     #[arg(long, conflicts_with = "front_end")]
@@ -158,6 +162,7 @@ impl HowArguments {
             kills: self.kills,
             log_faults: self.log_faults,
             log_copies: self.log_copies,
+            log_on_disks: self.log_on_disks,
             operator: self.operator,
             lacking: self.lacking,
             reduction: self.reduced.clone(),

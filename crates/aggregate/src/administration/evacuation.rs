@@ -20,6 +20,7 @@ use crate::relocation::moves::FREE_BLOCKS_MIN;
 use crate::service::action::{Acted, CpDone, FreezeScope};
 use crate::service::aggregate::Aggregate;
 use affinity::{Access, Outcome};
+use nvlog::CopyState;
 use raid::RaidError;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -78,6 +79,14 @@ impl Aggregate {
         self.request_action(Box::new(keep), done);
     }
 
+    /// Goes on with a removal that waited for a copy of the log to leave the group.
+    pub fn log_has_left(self: &Arc<Self>) {
+        if self.evacuation().is_some() {
+            self.force();
+            self.request_consistency_point(None);
+        }
+    }
+
     fn check_removal(&self, side: &BlockSide, group: u32) -> Result<Evacuation, EvacuationError> {
         let geometry = self.parts.store.geometry();
         let groups = || (0..).zip(geometry.groups()).filter(|(_, one)| !one.is_removed());
@@ -98,6 +107,10 @@ impl Aggregate {
             near.map(|(number, _)| number).filter(|number| *number != group).collect();
         if others.is_empty() {
             return Err(EvacuationError::Only);
+        }
+        let has_room = |number: &u32| geometry.group(*number).log_regions > 0;
+        if has_log(self, group) && !others.iter().any(has_room) {
+            return Err(EvacuationError::Log);
         }
         let used = side.refill.used_in(group).ok_or(EvacuationError::Uncounted)?;
         let free = |number: &u32| {
@@ -126,8 +139,10 @@ pub(crate) fn note(aggregate: &Aggregate, side: &BlockSide) {
 /// At a commit: takes the disks out of a group in which nothing is in use.
 pub(crate) fn end(aggregate: &Arc<Aggregate>, side: &mut BlockSide) {
     let Some(group) = side.settings.leaving_group else { return };
-    let is_due =
-        side.refill.is_vacated(group) && !aggregate.is_failed() && !aggregate.pins.is_pinned();
+    let is_due = side.refill.is_vacated(group)
+        && !aggregate.is_failed()
+        && !aggregate.pins.is_pinned()
+        && !has_log(aggregate, group);
     if !is_due || std::mem::replace(&mut side.is_group_taken_out, true) {
         return;
     }
@@ -152,6 +167,18 @@ pub(crate) fn end(aggregate: &Arc<Aggregate>, side: &mut BlockSide) {
         this.request_action(Box::new(end), Box::new(|_| ()));
     };
     aggregate.parts.store.remove_group(group, Box::new(removed));
+}
+
+/// Whether a copy of the log is on a disk of the group. Whoever has copies where they should be
+/// makes others, lets go of these, and asks for a commit ([`Aggregate::log_has_left`]).
+fn has_log(aggregate: &Aggregate, group: u32) -> bool {
+    let copies = aggregate.parts.log.copies();
+    let is_there = |disk: &str| {
+        let mut on_disk = copies.iter().filter(|copy| copy.disk == disk);
+        on_disk.any(|copy| !matches!(copy.state, CopyState::Lost(_)))
+    };
+    let places = aggregate.parts.store.log_places();
+    places.iter().any(|one| one.place.group == group && is_there(one.disk.name()))
 }
 
 fn send_not_taken_out(aggregate: &Arc<Aggregate>) {

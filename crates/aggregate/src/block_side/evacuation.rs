@@ -31,6 +31,12 @@ pub enum EvacuationError {
     /// No other group of disks could take its blocks.
     #[error("it is the only group of disks of the aggregate")]
     Only,
+    /// The log is on its disks, and those of other groups have no room for it.
+    #[error(
+        "the journal is on its disks, and the disks of other groups have no room for it: add a \
+         group of larger disks, or name another place under [node] journal"
+    )]
+    Log,
     /// It is not known yet what is free.
     #[error("free blocks are being counted; try again in a moment")]
     Uncounted,

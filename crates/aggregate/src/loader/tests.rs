@@ -51,6 +51,7 @@ impl Rig {
             created: Timestamp(0),
             force: false,
             media: None,
+            log_regions: 0,
         };
         let slot = Arc::new(Mutex::new(None));
         let filled = Arc::clone(&slot);

@@ -112,6 +112,7 @@ impl Rig {
             created: Timestamp(1),
             force: false,
             media: None,
+            log_regions: 0,
         };
         let journal = Arc::new(LateJournal::default());
         let late = Arc::clone(&journal);

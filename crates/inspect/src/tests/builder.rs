@@ -536,6 +536,7 @@ pub fn build(wrong: &Wrong) -> Media {
         created: Timestamp(1),
         force: false,
         media: None,
+        log_regions: 0,
     };
     let store =
         world.wait(|done| create(request, &world, Arc::new(NoPartialParityLog), done)).unwrap();

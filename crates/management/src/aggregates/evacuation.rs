@@ -120,7 +120,9 @@ fn refused(name: &str, error: &EngineError) -> AdminError {
             "stroop aggr show {name}, until it has left; or stroop aggr remove-group {name} \
              {group} --cancel"
         )),
-        EvacuationError::Only => refused.try_next(format!("stroop aggr add {name} --disks N")),
+        EvacuationError::Only | EvacuationError::Log => {
+            refused.try_next(format!("stroop aggr add {name} --disks N"))
+        }
         EvacuationError::NoRoom { .. } => refused
             .try_next(format!("stroop aggr add {name} --disks N; or delete volumes or snapshots")),
         EvacuationError::Uncounted => refused.try_next("the same command in a moment"),

@@ -338,7 +338,10 @@ impl Recovery {
                  back"
             )
         }));
-        lines.push(format!("{} is removed", self.journals.title(identity)));
+        // One on its own disks goes with them.
+        if self.journals.is_there(identity) {
+            lines.push(format!("{} is removed", self.journals.title(identity)));
+        }
         lines
     }
 }

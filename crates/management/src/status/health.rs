@@ -547,6 +547,7 @@ mod tests {
             log_used_ratio: 0.0,
             log_failure: None,
             log_copies: Vec::new(),
+            is_log_on_disks: false,
             traditional: false,
         };
         (info, summary)

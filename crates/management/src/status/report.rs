@@ -130,7 +130,10 @@ impl Status {
         checks.extend(self.node.left_out.lock().iter().filter_map(check_left_out));
         for summary in &summaries {
             let found = aggregates.iter().find(|info| info.name == summary.name);
-            let journal = self.journals.title(&summary.identity);
+            let journal = match summary.is_log_on_disks {
+                true => format!("the disks of aggregate {}", summary.name),
+                false => self.journals.title(&summary.identity),
+            };
             let of = |info| check_aggregate(info, summary, &journal);
             checks.extend(found.into_iter().flat_map(of));
         }

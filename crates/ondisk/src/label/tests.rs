@@ -91,7 +91,7 @@ fn every_flipped_bit_is_seen() {
 #[test]
 fn wrong_fields_are_named() {
     type Change = fn(&mut DiskLabel);
-    let changes: [(&str, Change); 21] = [
+    let changes: [(&str, Change); 22] = [
         ("sickness", |label| label.sickness = U32::new(4)),
         ("scrub", |label| label.scrub.phase = 9),
         ("medium", |label| label.medium = 5),
@@ -108,6 +108,7 @@ fn wrong_fields_are_named() {
         ("missing", |label| label.missing = U32::new(8)),
         ("members", |label| label.members[2] = DiskUuid::NIL),
         ("data_regions", |label| label.data_regions = U64::ZERO),
+        ("log_regions", |label| label.log_regions = U64::new(LOG_REGIONS_MAX + 1)),
         ("bases", |label| label.bases[2] = U64::ZERO),
         ("removed", |label| label.set_removed(1)),
         ("removed", |label| {
@@ -137,7 +138,7 @@ fn wrong_fields_are_named() {
         |label| label.reserved_c[15] = 1,
         |label| label.reserved_d = U32::new(1),
         |label| label.reserved_e = U64::new(1),
-        |label| label.reserved_f[2615] = 1,
+        |label| *label.reserved_f.last_mut().unwrap() = 1,
     ];
     for change in reserved {
         let mut newer = example();

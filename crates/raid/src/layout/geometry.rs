@@ -91,6 +91,8 @@ pub struct GroupGeometry {
     pub kind: RaidKind,
     /// Tetrises.
     pub regions: u64,
+    /// Regions behind them, on each disk, in which a copy of the log may be.
+    pub log_regions: u64,
     /// The first PVBN of each data disk.
     pub bases: Vec<Pvbn>,
     /// What its disks are: how writes to them are best laid out.
@@ -101,7 +103,8 @@ impl GroupGeometry {
     /// A group of so many data disks, whose ranges follow one another from `base`.
     #[must_use]
     pub fn new(kind: RaidKind, regions: u64, data_disks: usize, base: Pvbn) -> Self {
-        let mut group = Self { kind, regions, bases: Vec::new(), medium: Medium::Unrecorded };
+        let (bases, medium) = (Vec::new(), Medium::Unrecorded);
+        let mut group = Self { kind, regions, log_regions: 0, bases, medium };
         group.extend(data_disks, base);
         group
     }
@@ -117,7 +120,7 @@ impl GroupGeometry {
     #[must_use]
     pub const fn removed() -> Self {
         let (kind, medium) = (RaidKind::None, Medium::Unrecorded);
-        Self { kind, regions: 0, bases: Vec::new(), medium }
+        Self { kind, regions: 0, log_regions: 0, bases: Vec::new(), medium }
     }
 
     /// Whether it was removed: it has no disks.
@@ -171,7 +174,7 @@ impl GroupGeometry {
     /// The layout of each of its disks.
     #[must_use]
     pub const fn layout(&self) -> DeviceLayout {
-        DeviceLayout { regions: self.regions }
+        DeviceLayout { regions: self.regions, log_regions: self.log_regions }
     }
 }
 

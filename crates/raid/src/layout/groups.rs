@@ -210,6 +210,7 @@ impl Layout {
         label.disks_in_group = (place.members.len() as u16).into();
         label.raid_kind = place.kind.number();
         label.data_regions = geometry.regions.into();
+        label.log_regions = geometry.log_regions.into();
         label.members = [DiskUuid::NIL; GROUP_DISKS_MAX];
         for (into, member) in label.members.iter_mut().zip(&place.members) {
             *into = member.seat().identity;

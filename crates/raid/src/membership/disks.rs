@@ -107,7 +107,7 @@ impl Members {
         disk: &dyn Disk,
     ) -> Result<(), RaidError> {
         self.check_place(place)?;
-        check_size(disk, self.geometry().group(place.group).regions)
+        check_size(disk, self.geometry().group(place.group).layout())
     }
 
     /// Flushes all disks in use.

@@ -18,6 +18,7 @@ mod filled;
 mod filling;
 mod group_state;
 mod label;
+mod log_places;
 mod lost;
 mod removal;
 mod replacement;
@@ -49,6 +50,8 @@ pub(crate) use errors::{Known, Trouble};
 pub use filling::Way;
 pub(crate) use filling::{Rebuild, Task};
 pub(crate) use group_state::{GroupState, Starting};
+pub use log_places::LogPlace;
+pub(crate) use log_places::log_places;
 pub(crate) use sequence::first_sequence;
 pub(crate) use standing::{Found, Standing, at_start};
 pub use status::{

@@ -39,6 +39,7 @@ impl Members {
             own.group_index = place.group.into();
             own.disk_index = (place.member as u16).into();
             own.data_regions = place_label.data_regions;
+            own.log_regions = place_label.log_regions;
             Ok((place_label, own))
         });
         let (place_label, own) = match labels {

@@ -5,11 +5,11 @@
 //! wait: administrators and the node itself may want one at the same moment.
 
 use crate::error::RaidError;
-use crate::layout::{DiskPlace, check_size};
+use crate::layout::{DiskPlace, GroupGeometry, check_size};
 use crate::membership::Members;
 use crate::membership::status::SpareStatus;
 use crate::request::ReplaceDone;
-use media::{Device, MediaError, Profile, regions_of};
+use media::{Device, DeviceLayout, MediaError, Profile, regions_of};
 use ondisk::label::{DiskLabel, DiskRole};
 use platform::Disk;
 use std::sync::Arc;
@@ -71,8 +71,8 @@ impl Members {
     fn check_useful(&self, disk: &dyn Disk) -> Result<(), RaidError> {
         let geometry = self.geometry();
         let groups = geometry.groups().iter().filter(|group| !group.is_removed());
-        let least = groups.map(|group| group.regions).min().unwrap_or(1);
-        check_size(disk, least)
+        let least = groups.map(GroupGeometry::layout).min_by_key(DeviceLayout::blocks);
+        least.map_or(Ok(()), |least| check_size(disk, least))
     }
 
     fn find_spare(&self, identity: DiskUuid) -> Result<Arc<Device>, RaidError> {

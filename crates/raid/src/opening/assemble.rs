@@ -131,6 +131,7 @@ fn join_group(
     for device in devices {
         let label = device.label();
         let agrees = label.data_regions == latest.data_regions
+            && label.log_regions == latest.log_regions
             && latest.members.get(usize::from(label.disk_index.get())) == Some(&label.disk)
             && label.raid_kind == latest.raid_kind;
         let at = usize::from(label.disk_index.get());
@@ -174,7 +175,8 @@ fn join_group(
     let bases = latest.data_bases().map(Pvbn).collect();
     let devices = group.members.iter().filter_map(|member| member.device());
     let medium = GroupGeometry::medium_of(devices.map(|device| device.profile()));
-    let place = GroupGeometry { kind, regions: latest.data_regions.get(), bases, medium };
+    let (regions, log_regions) = (latest.data_regions.get(), latest.log_regions.get());
+    let place = GroupGeometry { kind, regions, log_regions, bases, medium };
     Ok((place, group, state))
 }
 

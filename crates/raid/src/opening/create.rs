@@ -33,6 +33,8 @@ pub struct CreateRequest {
     pub force: bool,
     /// What the disks are; what each tells of itself if it is not given.
     pub media: Option<Profile>,
+    /// Regions of each disk in which a copy of the log may be; 0 if the log is elsewhere.
+    pub log_regions: u64,
 }
 
 /// Labels the disks and opens the store; its blocks hold nothing of meaning yet.
@@ -95,7 +97,8 @@ fn labels(request: &CreateRequest, entropy: &dyn Entropy) -> Result<Vec<DiskLabe
     let (mut places, mut groups, mut base) = (Vec::new(), Vec::new(), Pvbn(0));
     for group in &request.groups {
         let regions = group.disks.iter().map(|disk| regions_of(disk.size_blocks())).min();
-        let place = new_place(group.kind, group.disks.len(), regions.unwrap_or(0), base)?;
+        let regions = (regions.unwrap_or(0), request.log_regions);
+        let place = new_place(group.kind, group.disks.len(), regions, base)?;
         base = base.offset(place.blocks());
         places.push(place);
         let seat = |_| Seat::empty(DiskUuid(entropy.next_identity()));

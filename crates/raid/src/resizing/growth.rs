@@ -35,6 +35,9 @@ use platform::completion::gather;
 use std::sync::Arc;
 use zerocopy::FromZeros;
 
+/// Of a new group's disks at most this part is for the log.
+const LOG_SHARE_OF_DISK: u64 = 4;
+
 /// A layout that is to take the place of the store's, and the disks it adds.
 struct Growth {
     layout: Layout,
@@ -186,8 +189,8 @@ impl Layout {
         }
         check_distinct(disks.iter().map(|new| new.disk.name()))?;
         let mut places = self.geometry.groups().to_vec();
-        let regions = places[group as usize].regions;
-        disks.iter().try_for_each(|new| check_size(&*new.disk, regions))?;
+        let layout = places[group as usize].layout();
+        disks.iter().try_for_each(|new| check_size(&*new.disk, layout))?;
         places[group as usize].extend(disks.len(), self.geometry.end());
         let mut grown = Group {
             kind,
@@ -218,7 +221,8 @@ impl Layout {
             let group = groups.len() as u32;
             let sizes = disks.iter().map(|new| new.disk.size_blocks());
             let regions = sizes.map(regions_of).min().unwrap_or(0);
-            let mut place = new_place(kind, disks.len(), regions, base)?;
+            let log_regions = self.log_regions_of_another(&disks, regions);
+            let mut place = new_place(kind, disks.len(), (regions, log_regions), base)?;
             place.medium = GroupGeometry::medium_of(disks.iter().map(|new| new.profile));
             base = base.offset(place.blocks());
             places.push(place);
@@ -233,6 +237,15 @@ impl Layout {
             }));
         }
         Ok(Growth { layout: self.grown(places, groups)?, added, new_groups })
+    }
+
+    /// What of a new group's disks is for the log: as much as in other groups, unless that is much
+    /// of it, or it lies in an object store.
+    fn log_regions_of_another(&self, disks: &[NewDisk], regions: u64) -> u64 {
+        let places = self.geometry.groups();
+        let log_regions = places.iter().map(|place| place.log_regions).max().unwrap_or(0);
+        let is_object = disks.iter().any(|new| new.profile == Profile::Object);
+        if is_object || regions / LOG_SHARE_OF_DISK < log_regions { 0 } else { log_regions }
     }
 
     fn grown(

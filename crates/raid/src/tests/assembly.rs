@@ -29,6 +29,7 @@ fn create_on(
         created: Timestamp(0),
         force: false,
         media: None,
+        log_regions: 0,
     };
     world.wait(|done| create(request, world, Arc::new(NoPartialParityLog), done))
 }
@@ -47,6 +48,7 @@ fn disks_are_labelled_as_what_they_tell_or_as_is_given() {
             created: Timestamp(0),
             force: true,
             media,
+            log_regions: 0,
         };
         let created =
             world.wait(|done| create(request, &world, Arc::new(NoPartialParityLog), done));

@@ -84,6 +84,7 @@ fn writers_do_not_disturb_one_another() {
             created: Timestamp(0),
             force: false,
             media: None,
+            log_regions: 0,
         };
         let store =
             wait(|done| create(request, &SystemEntropy, Arc::new(NoPartialParityLog), done))

@@ -114,6 +114,7 @@ impl Model {
             created: Timestamp(1),
             force: garbage,
             media: None,
+            log_regions: 0,
         };
         let capacity_blocks = u64::MAX;
         let journal = journal(&world, &notes, capacity_blocks);

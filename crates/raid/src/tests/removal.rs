@@ -344,6 +344,7 @@ fn disks_of_a_removed_group_become_another_aggregate() {
         // As those of a spare that was removed: they hold what they held.
         force: true,
         media: None,
+        log_regions: 0,
     };
     let world = &model.world;
     let other =

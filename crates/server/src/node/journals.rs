@@ -1,5 +1,5 @@
-//! Where the logs of aggregates are: a file for each in a directory, or one device; or a copy in
-//! each of several such places.
+//! Where the logs of aggregates are: on their own disks; in a file for each in a directory, or on
+//! one device; or a copy in each of several such places.
 //!
 //! Invariants:
 //! - A journal file is called by its aggregate's identity, so that aggregates of one name, or one
@@ -20,29 +20,39 @@ use management::{JournalPlaces, Patience};
 use platform::privacy::{self, PRIVATE_FILE_MODE, make_private};
 use platform::{Disk, DiskOpener};
 use rustix::fs::{CWD, FallocateFlags, RenameFlags, fallocate, renameat_with};
-use server::config::Journal;
+use server::config::{JOURNAL_BYTES_MIN, Journal};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use units::{AggregateUuid, BLOCK_SIZE, shell_word};
+use units::{AggregateUuid, BLOCK_SIZE, BLOCK_SIZE_U64, ByteSize, shell_word};
 
 /// Blocks at the start of a device that must be zero before it becomes a journal: the places where
 /// file systems and other journals keep what says so.
 const PROBED_BLOCKS: usize = 64;
 
+/// Of a disk at most this part is for its aggregate's journal: a disk of less than 256 MiB has no
+/// room for one.
+const DISK_SHARE: u64 = 16;
+
 /// The journals of a node.
 pub(crate) struct Journals {
     places: Vec<Arc<Place>>,
+    /// Size of a new one on disks of its aggregate, if it should be there.
+    on_disks: Option<ByteSize>,
 }
 
 impl Journals {
     /// Journals where the configuration says.
-    pub(crate) fn new(places: &[Journal], opener: Arc<dyn DiskOpener>) -> Self {
+    pub(crate) fn new(
+        places: &[Journal],
+        on_disks: Option<ByteSize>,
+        opener: Arc<dyn DiskOpener>,
+    ) -> Self {
         let place =
             |place: &Journal| Arc::new(Place { place: place.clone(), opener: Arc::clone(&opener) });
-        Self { places: places.iter().map(place).collect() }
+        Self { places: places.iter().map(place).collect(), on_disks }
     }
 }
 
@@ -73,7 +83,18 @@ impl LogProvider for Journals {
             name: place.path(&aggregate).to_string_lossy().into_owned(),
             provider: Arc::clone(place) as Arc<dyn LogProvider>,
         };
-        if self.places.len() > 1 { self.places.iter().map(place).collect() } else { Vec::new() }
+        self.places.iter().map(place).collect()
+    }
+
+    fn is_on_disks(&self) -> bool {
+        self.on_disks.is_some()
+    }
+
+    /// As much as is configured, and a small part of the disk at most.
+    fn blocks_on_disks(&self, disk_blocks: u64) -> u64 {
+        let Some(ByteSize(wanted_bytes)) = self.on_disks else { return 0 };
+        let bytes = wanted_bytes.min(disk_blocks / DISK_SHARE * BLOCK_SIZE_U64);
+        if bytes < JOURNAL_BYTES_MIN { 0 } else { bytes / BLOCK_SIZE_U64 }
     }
 }
 
@@ -81,6 +102,10 @@ impl JournalPlaces for Journals {
     fn title(&self, aggregate: &AggregateUuid) -> String {
         let titles: Vec<String> = self.places.iter().map(|place| place.title(aggregate)).collect();
         titles.join(" and ")
+    }
+
+    fn is_there(&self, aggregate: &AggregateUuid) -> bool {
+        self.places.iter().any(|place| place.path(aggregate).exists())
     }
 
     fn await_free(&self, aggregate: &AggregateUuid, patience: &Patience) {
@@ -243,7 +268,6 @@ fn check_blank(device: &Path) -> Result<(), String> {
 mod tests {
     use super::*;
     use platform::linux::{DiskOpener as LinuxOpener, IoEngineKind};
-    use units::ByteSize;
 
     fn opener() -> Arc<dyn DiskOpener> {
         Arc::new(LinuxOpener::new(IoEngineKind::Threads).unwrap())
@@ -254,7 +278,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("journal");
         let size = ByteSize(1 << 20);
-        let journals = Journals::new(&[Journal::Directory { path: path.clone(), size }], opener());
+        let journals =
+            Journals::new(&[Journal::Directory { path: path.clone(), size }], None, opener());
         let disk = journals.create(AggregateUuid([7; 16])).unwrap();
         assert_eq!(disk.size_blocks(), 256);
         drop(disk);
@@ -274,7 +299,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (path, size) = (directory.path().to_owned(), ByteSize(1 << 20));
         let places = [Journal::Directory { path: path.clone(), size }];
-        let journals = Journals::new(&places, opener());
+        let journals = Journals::new(&places, None, opener());
         let (gone, kept) = (AggregateUuid([7; 16]), AggregateUuid([8; 16]));
         for aggregate in [gone, kept] {
             drop(journals.create(aggregate).unwrap());
@@ -285,7 +310,8 @@ mod tests {
         }
         assert!(matches!(journals.open(gone), Err(LogUnavailable::Missing(_))));
         drop(journals.open(kept).unwrap());
-        let device = Journals::new(&[Journal::Device { path: path.join("device") }], opener());
+        let device =
+            Journals::new(&[Journal::Device { path: path.join("device") }], None, opener());
         assert_eq!(device.remove(kept), Ok(false), "others may have it");
     }
 
@@ -295,7 +321,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("my journal");
         let size = ByteSize(1 << 20);
-        let journals = Journals::new(&[Journal::Directory { path: path.clone(), size }], opener());
+        let journals =
+            Journals::new(&[Journal::Directory { path: path.clone(), size }], None, opener());
         let aggregate = AggregateUuid([7; 16]);
         drop(journals.create(aggregate).unwrap());
         let file = Place::file(&path, &aggregate);
@@ -317,7 +344,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("device");
         platform::linux::create_file_disk(&path, 1 << 20).unwrap();
-        let journals = Journals::new(&[Journal::Device { path: path.clone() }], opener());
+        let journals = Journals::new(&[Journal::Device { path: path.clone() }], None, opener());
         drop(journals.create(AggregateUuid([7; 16])).unwrap());
         let mut content = vec![0; 1 << 20];
         content[5000] = 1;

@@ -6,6 +6,7 @@
 //! | [`losses`] | disks that go, come back and are replaced |
 //! | [`lacking`] | which lives end with features that the build lacks |
 //! | [`log_copies`] | one of two copies of the log goes and comes back |
+//! | [`log_on_disks`] | the log is on the aggregate's disks, and has their faults |
 //! | [`log_faults`] | the log's disk hangs, rots, loses writes |
 //! | [`slots`] | superblock slots that cannot be read at a start |
 //! | [`damage`] | blocks that cannot be read, and no parity |
@@ -18,6 +19,7 @@ pub mod damage;
 pub mod lacking;
 pub mod log_copies;
 pub mod log_faults;
+pub mod log_on_disks;
 pub mod losses;
 pub mod sickness;
 pub mod slots;

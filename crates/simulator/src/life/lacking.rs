@@ -58,7 +58,8 @@ impl Life<'_> {
         let is_whole = plan.fault.is_none() && plan.lost_disks.is_empty() && !plan.has_outages;
         let is_well = !self.machine.damages.is_any()
             && !self.log_faults.is_any()
-            && !self.log_copies.is_any();
+            && !self.log_copies.is_any()
+            && !self.log_on_disks.is_any();
         is_whole && is_well && !self.neighbours.is_any() && !self.removals.has_begun
     }
 

@@ -25,6 +25,7 @@ use crate::faults::damage::check_damage;
 use crate::faults::lacking::Lacking;
 use crate::faults::log_copies::LogCopies;
 use crate::faults::log_faults::LogFaults;
+use crate::faults::log_on_disks::LogOnDisks;
 use crate::faults::losses::Losses;
 use crate::faults::sickness::{ErrorsKept, check_health};
 use crate::faults::slots::SlotFaults;
@@ -72,6 +73,7 @@ struct Life<'a> {
     /// What is wrong with the log's disk.
     log_faults: LogFaults,
     log_copies: LogCopies,
+    log_on_disks: LogOnDisks,
     /// Superblock slots that cannot be read at a start.
     slots: SlotFaults,
     /// What was known of the disks before a clean stop.
@@ -132,6 +134,8 @@ impl<'a> Life<'a> {
         trace.note(format!("seed {seed}: {plan}"));
         let log_faults = LogFaults::choose(seed, lives, &plan);
         let log_copies = LogCopies::choose(seed, lives, &plan, log_faults.is_any());
+        let has_other = log_faults.is_any() || log_copies.is_any() || neighbours.is_any();
+        let log_on_disks = LogOnDisks::choose(seed, lives, &mut plan, has_other);
         let machine = Machine::new(seed, reduction.salt, plan, trace);
         if log_copies.is_any() {
             machine.world.add_disk(LOG_COPY, machine.plan.log_blocks);
@@ -152,6 +156,7 @@ impl<'a> Life<'a> {
             losses: Losses::default(),
             log_faults,
             log_copies,
+            log_on_disks,
             slots,
             errors: ErrorsKept::default(),
             growing: Growing::default(),
@@ -287,6 +292,7 @@ impl<'a> Life<'a> {
         self.tierings.rest_for_days(&mut self.machine)?;
         self.machine.consistency_point()?;
         self.log_copies.rest(&mut self.machine)?;
+        self.log_on_disks.rest(&mut self.machine)?;
         let Self { machine, losses, .. } = self;
         machine.drive_until("a lost disk", |machine| !losses.has_recent(machine))?;
         check_damage(machine, &self.tenants)?;

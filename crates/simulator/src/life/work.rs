@@ -56,6 +56,7 @@ impl Life<'_> {
             }
             self.log_faults.hang(&mut self.machine);
             self.log_copies.change(&mut self.machine);
+            self.log_on_disks.change(&self.machine);
             if self.removals.is_under_way() {
                 self.online_check.give_up(&self.machine);
             }

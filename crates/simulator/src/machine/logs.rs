@@ -69,28 +69,53 @@ impl NeighbourLogs {
 }
 
 /// Finds the logs in a world: the first aggregate's, and those of its neighbours.
-pub struct Logs(pub SimulatedWorld, pub SharedLogs);
+pub struct Logs {
+    world: SimulatedWorld,
+    neighbours: SharedLogs,
+    /// Blocks of each disk for the log; 0 if it has a disk of its own.
+    blocks_on_disks: u64,
+}
+
+impl Logs {
+    /// So many blocks of each disk are for the first aggregate's log; 0 if that has a disk.
+    #[must_use]
+    pub fn new(world: &SimulatedWorld, neighbours: &SharedLogs, blocks_on_disks: u64) -> Self {
+        Self { world: world.clone(), neighbours: Arc::clone(neighbours), blocks_on_disks }
+    }
+}
 
 impl LogProvider for Logs {
     fn create(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
-        let name = self.1.lock().create(aggregate);
-        self.0.open(name.as_deref().unwrap_or(LOG_DISK)).map_err(|error| error.to_string())
+        let name = self.neighbours.lock().create(aggregate);
+        self.world.open(name.as_deref().unwrap_or(LOG_DISK)).map_err(|error| error.to_string())
     }
 
     fn open(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, LogUnavailable> {
-        let name = self.1.lock().find(&aggregate);
-        Ok(self.0.open(name.as_deref().unwrap_or(LOG_DISK))?)
+        let name = self.neighbours.lock().find(&aggregate);
+        if name.is_none() && self.is_on_disks() {
+            return Err(LogUnavailable::Missing("no disk is for the log alone".to_owned()));
+        }
+        Ok(self.world.open(name.as_deref().unwrap_or(LOG_DISK))?)
     }
 
     fn places(&self, aggregate: AggregateUuid) -> Vec<LogPlace> {
-        if self.0.disk(LOG_COPY).is_none() || self.1.lock().find(&aggregate).is_some() {
+        let is_neighbours = self.neighbours.lock().find(&aggregate).is_some();
+        if self.world.disk(LOG_COPY).is_none() || is_neighbours {
             return Vec::new();
         }
         let place = |name: &str| {
-            let provider = Arc::new(Place(self.0.clone(), name.to_owned()));
+            let provider = Arc::new(Place(self.world.clone(), name.to_owned()));
             LogPlace { name: name.to_owned(), provider }
         };
         vec![place(LOG_DISK), place(LOG_COPY)]
+    }
+
+    fn is_on_disks(&self) -> bool {
+        self.blocks_on_disks > 0
+    }
+
+    fn blocks_on_disks(&self, _: u64) -> u64 {
+        self.blocks_on_disks
     }
 }
 

@@ -99,7 +99,9 @@ impl<'a> Machine<'a> {
         for disk in 0..plan.disks {
             world.add_disk(&disk_name(disk), plan.disk_blocks);
         }
-        world.add_disk(LOG_DISK, plan.log_blocks);
+        if !plan.is_log_on_disks {
+            world.add_disk(LOG_DISK, plan.log_blocks);
+        }
         let logs = SharedLogs::default();
         let engine = start(&world, &logs, &plan);
         let service = Arc::new(Service(Arc::clone(&engine)));
@@ -227,7 +229,7 @@ fn start(world: &SimulatedWorld, logs: &SharedLogs, plan: &Plan) -> Arc<Engine> 
     Engine::new(Configuration {
         clock: Arc::new(world.clone()),
         entropy: Arc::new(world.clone()),
-        logs: Arc::new(Logs(world.clone(), Arc::clone(logs))),
+        logs: Arc::new(Logs::new(world, logs, plan.log_blocks_on_disks())),
         memory_bytes: plan.memory_bytes,
         cp_interval_nanoseconds: plan.cp_interval_nanoseconds,
         tuning: plan.tuning,

@@ -87,6 +87,8 @@ impl Removals {
             scrubs.stop(machine)?;
             aggregate.force();
             machine.consistency_point()?;
+            // What the group has of the log leaves it, too.
+            machine.engine.mend_logs();
             machine.settle()?;
             self.poll(machine)?;
             if aggregate.evacuation().is_none() {

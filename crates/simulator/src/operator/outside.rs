@@ -107,6 +107,10 @@ impl JournalPlaces for Journals {
         format!("journal device {LOG_DISK}")
     }
 
+    fn is_there(&self, _: &AggregateUuid) -> bool {
+        true
+    }
+
     fn await_free(&self, _: &AggregateUuid, _: &Patience) {}
 }
 
@@ -249,7 +253,8 @@ pub(super) struct Outside {
 impl Outside {
     pub(super) fn of(machine: &Machine<'_>) -> Self {
         let (world, watch) = (machine.world.clone(), Arc::clone(&machine.watch));
-        let journals = Journals(Logs(world.clone(), Arc::clone(&machine.logs)));
+        let journals =
+            Journals(Logs::new(&world, &machine.logs, machine.plan.log_blocks_on_disks()));
         Self {
             disks: Arc::new(Disks { world, watch, open: Mutex::default() }),
             journals: Arc::new(journals),

@@ -17,6 +17,7 @@ use file_service::Durability;
 pub use filling::Filling;
 pub use growth::Growth;
 use model_fs::Mix;
+use ondisk::identity::REGION_BLOCKS;
 use ondisk::label::RaidKind;
 use order::{MessageOrder, RequestOrder};
 use std::fmt;
@@ -64,6 +65,8 @@ pub struct Plan {
     pub disk_blocks: u64,
     /// Blocks of the log's disk.
     pub log_blocks: u64,
+    /// Whether the log is on the disks of the aggregate instead, behind their data.
+    pub is_log_on_disks: bool,
     /// The engine's memory.
     pub memory_bytes: u64,
     /// Time between consistency points.
@@ -171,6 +174,7 @@ impl Plan {
             kind,
             disks,
             disk_blocks: DISK_BLOCKS_MIN * if is_small { 1 } else { choices.pick(&[1, 1, 2, 4]) },
+            is_log_on_disks: false,
             log_blocks: LOG_HEADER_BLOCKS + 2 * half_blocks + LOG_NOTES_BLOCKS,
             memory_bytes: choices.pick(&MEMORY_BYTES),
             cp_interval_nanoseconds: MILLISECOND * choices.pick(&[2, 5, 20, 100]),
@@ -267,12 +271,30 @@ impl Plan {
         self.fault.is_some_and(|(_, fault)| fault == Fault::Sick)
     }
 
+    /// The disks become as much larger as they need to hold the log, too.
+    pub fn put_log_on_disks(&mut self) {
+        self.is_log_on_disks = true;
+        self.disk_blocks += self.log_blocks_on_disks();
+    }
+
+    /// Blocks of each disk for the log.
+    #[must_use]
+    pub const fn log_blocks_on_disks(&self) -> u64 {
+        self.log_regions() * REGION_BLOCKS as u64
+    }
+
+    /// The same in regions.
+    const fn log_regions(&self) -> u64 {
+        if self.is_log_on_disks { self.log_blocks.div_ceil(REGION_BLOCKS as u64) } else { 0 }
+    }
+
     /// The PVBN after the last of the aggregate as it was made.
     #[must_use]
     pub fn first_end(&self) -> Pvbn {
-        let regions = media::regions_of(self.disk_blocks);
+        let log_regions = self.log_regions();
+        let regions = media::regions_of(self.disk_blocks) - log_regions;
         let data_disks = (self.disks - self.kind.parity_disks()) as u64;
-        Pvbn(data_disks * media::DeviceLayout { regions }.data_blocks())
+        Pvbn(data_disks * media::DeviceLayout { regions, log_regions }.data_blocks())
     }
 
     /// The same with what a reduction leaves out.
@@ -350,12 +372,13 @@ impl fmt::Display for Plan {
         let mebibytes = |blocks: u64| (blocks * BLOCK_SIZE_U64) >> 20;
         write!(
             formatter,
-            "{:?}, {} disks of {} MiB, log of {} blocks, memory of {} MiB, {} volumes{}, {} rounds \
+            "{:?}, {} disks of {} MiB, log of {} blocks{}, memory of {} MiB, {} volumes{}, {} rounds \
              of {} operations, {} at once, fault: {:?}, lost disks: {:?}, growth: {:?}, outages: {}, messages {:?}, requests {:?}, overlap {} %",
             self.kind,
             self.disks,
             mebibytes(self.disk_blocks),
             self.log_blocks,
+            if self.is_log_on_disks { " on them" } else { "" },
             self.memory_bytes >> 20,
             self.volumes.len(),
             if self.is_traditional { " (traditional)" } else { "" },

@@ -29,6 +29,8 @@ pub enum Purpose {
     LogFaults = 8,
     /// The disks of the log's copies.
     LogCopies = 15,
+    /// The log on the aggregate's disks.
+    LogOnDisks = 16,
     /// How the clock of day is set.
     Clock = 9,
     /// Clients of a front end, and the network between.

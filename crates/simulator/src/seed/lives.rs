@@ -61,6 +61,8 @@ pub struct Lives {
     /// Whether the log has two copies, one of which goes at times, in every life in which the log
     /// has no fault.
     pub log_copies: bool,
+    /// Whether the log is on the aggregate's disks, in every life in which it may be.
+    pub log_on_disks: bool,
     /// Whether an operator manages the node, in every life, with volumes and calls of its own.
     pub operator: bool,
     /// Whether each life that may ends with features that the build lacks.

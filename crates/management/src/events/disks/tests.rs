@@ -24,6 +24,7 @@ pub(crate) fn summary(name: &str, identity: AggregateUuid) -> AggregateSummary {
         log_used_ratio: 0.0,
         log_failure: None,
         log_copies: Vec::new(),
+        is_log_on_disks: false,
         traditional: false,
     }
 }

@@ -1,0 +1,157 @@
+//! Logs on the disks of their aggregates.
+
+use super::*;
+use nvlog::CopyState;
+use raid::DiskPlace;
+use units::{Block, DiskUuid};
+
+fn node(kind: RaidKind) -> Node {
+    let world = SimulatedWorld::new(7);
+    Node::create_without_log(&world, DISK_BLOCKS, kind, false)
+}
+
+/// The disks that have a copy with everything.
+fn whole(node: &Node) -> Vec<String> {
+    let copies = node.engine.aggregate_summaries().remove(0).log_copies.into_iter();
+    copies.filter(|copy| copy.state == CopyState::Whole).map(|copy| copy.disk).collect()
+}
+
+fn mend(node: &Node) {
+    node.world.advance(11_000_000_000);
+    node.engine.mend_logs();
+    node.settle();
+    // Copies elsewhere are let go of when there are as many as there should be.
+    node.engine.mend_logs();
+    node.settle();
+}
+
+fn write(node: &Node, name: &str) {
+    node.write_file(node.root("home"), name, name.as_bytes().to_vec());
+}
+
+fn check(node: &Node, names: &[&str]) {
+    for name in names {
+        let read = node.read_file(node.root("home"), name);
+        assert_eq!(read.as_deref(), Ok(name.as_bytes()), "{name}");
+    }
+}
+
+/// Opens it with all disks but some.
+fn open_without(world: &SimulatedWorld, missing: &[&str]) -> (Node, Recovery) {
+    let node = Node::start(world);
+    let disks = node.disks().into_iter().filter(|disk| !missing.contains(&disk.name()));
+    let disks: Vec<Arc<dyn Disk>> = disks.collect();
+    let recovery = node.wait(|done| node.engine.open_aggregate(disks, done)).unwrap();
+    (node, recovery)
+}
+
+#[test]
+fn a_log_has_one_copy_more_than_disks_may_fail() {
+    for (kind, copies) in [(RaidKind::None, 1), (RaidKind::Raid4, 2), (RaidKind::Dp, 3)] {
+        let node = node(kind);
+        let disks: Vec<String> = (0..copies).map(|disk| format!("disk{disk}")).collect();
+        assert_eq!(whole(&node), disks, "{kind}");
+        // A start leaves it with as many.
+        write(&node, "since");
+        let world = node.power_cut();
+        let (node, recovery) = Node::open(&world);
+        assert!(recovery.lost_log.is_none() && recovery.replayed > 0, "{kind}: {recovery:?}");
+        assert_eq!(whole(&node).len(), copies, "{kind}");
+        check(&node, &["since"]);
+    }
+}
+
+#[test]
+fn what_was_acknowledged_survives_the_disks_that_the_group_can_do_without() {
+    for lost in [["disk0", "disk1"], ["disk1", "disk2"], ["disk0", "disk3"]] {
+        let node = node(RaidKind::Dp);
+        write(&node, "since");
+        let world = node.power_cut();
+        let (node, recovery) = open_without(&world, &lost);
+        assert!(recovery.lost_log.is_none() && recovery.replayed > 0, "{lost:?}: {recovery:?}");
+        check(&node, &["since"]);
+        assert_eq!(whole(&node).len(), 2, "{lost:?}: on both disks that are left");
+    }
+}
+
+#[test]
+fn a_disk_that_fails_is_done_without_and_another_gets_its_copy() {
+    let node = node(RaidKind::Raid4);
+    node.world.set_gone("disk0", true);
+    write(&node, "without");
+    assert!(node.engine.aggregate_named("a1").unwrap().failure().is_none());
+    let aggregate = node.engine.aggregate_named("a1").unwrap();
+    node.wait(|done| aggregate.request_consistency_point(Some(done))).unwrap();
+    mend(&node);
+    assert_eq!(whole(&node), ["disk1", "disk2"]);
+    write(&node, "again");
+    let world = node.power_cut();
+    let (node, recovery) = open_without(&world, &["disk0"]);
+    assert!(recovery.lost_log.is_none(), "{recovery:?}");
+    check(&node, &["without", "again"]);
+}
+
+#[test]
+fn a_disk_whose_place_another_has_is_not_written_any_more() {
+    let node = node(RaidKind::Raid4);
+    let place = DiskPlace { group: 0, member: 0 };
+    node.world.add_disk("new", DISK_BLOCKS);
+    let new = node.world.open("new").unwrap();
+    let store = Arc::clone(&node.engine.aggregate_named("a1").unwrap().parts.store);
+    node.wait(|done| store.fail_disk(place, done)).unwrap();
+    node.wait(|done| store.replace_disk(place, new, DiskUuid([9; 16]), done)).unwrap();
+    node.settle();
+    let before: Vec<_> =
+        (0..DISK_BLOCKS).map(|block| node.world.read_block("disk0", block)).collect();
+    write(&node, "since");
+    mend(&node);
+    write(&node, "later");
+    for (block, content) in (0..).zip(before) {
+        assert_eq!(node.world.read_block("disk0", block), content, "block {block}");
+    }
+    assert!(!whole(&node).contains(&"disk0".to_owned()) && whole(&node).len() == 2);
+}
+
+#[test]
+fn a_log_goes_to_places_of_its_own() {
+    let node = node(RaidKind::Raid4);
+    write(&node, "on disks");
+    let world = node.power_cut();
+    // The configuration names places now.
+    world.add_disk("log", 1472);
+    world.add_disk(LOG_COPY, 1472);
+    let (node, recovery) = Node::open(&world);
+    assert!(recovery.lost_log.is_none() && recovery.replayed > 0, "{recovery:?}");
+    mend(&node);
+    let mut elsewhere = whole(&node);
+    elsewhere.sort_unstable();
+    assert_eq!(elsewhere, ["log", LOG_COPY]);
+    write(&node, "elsewhere");
+    let world = node.power_cut();
+    let (node, recovery) = Node::open(&world);
+    assert!(recovery.lost_log.is_none() && recovery.replayed > 0, "{recovery:?}");
+    check(&node, &["on disks", "elsewhere"]);
+}
+
+#[test]
+fn a_log_that_is_lost_with_too_many_disks_is_not_passed_over() {
+    let node = node(RaidKind::Raid4);
+    write(&node, "since");
+    let world = node.power_cut();
+    // Both copies rot; the disks are there.
+    for disk in ["disk0", "disk1"] {
+        let first = DISK_BLOCKS - 1 - 1472;
+        for block in first - 64..DISK_BLOCKS - 1 {
+            world.write_block(disk, block, &Block::zeroed());
+        }
+    }
+    let node = Node::start(&world);
+    let disks = node.disks();
+    let refused = node.wait(|done| node.engine.open_aggregate(disks, done)).unwrap_err();
+    assert!(matches!(refused, crate::EngineError::JournalLost { .. }), "{refused}");
+    let disks = node.disks();
+    let open = |done| node.engine.open_aggregate_with(disks, crate::LostLog::Replaced, done);
+    let recovery = node.wait(open).unwrap();
+    assert!(recovery.lost_log.is_some(), "{recovery:?}");
+    assert_eq!(whole(&node).len(), 2);
+}

@@ -1,0 +1,89 @@
+//! A log on the aggregate's own disks, which has no disk of its own: whatever happens to the disks
+//! happens to the log.
+//!
+//! - What was acknowledged survives as many disks as the group can do without.
+//! - At rest as many copies have everything as there may be: one more than disks may fail, on
+//!   disks in use.
+//!
+//! Invariants: the log has no fault of its own in such a life, and the node has no other aggregate.
+
+use crate::machine::Machine;
+use crate::plan::{Fault, Plan};
+use crate::seed::choices::{Choices, Purpose};
+use crate::seed::finding::Finding;
+use crate::seed::lives::Lives;
+use dblade::{CopyState, CopyStatus};
+
+/// Of 100 lives whose log may be on the disks, those in which it is.
+const LIVES_PERCENT: u64 = 25;
+/// Of as many looks one has the copies mended.
+const LOOKS_MAX: u64 = 60;
+/// A disk that failed is tried again after a while, which passes.
+const RETRY_NANOSECONDS: u64 = 11_000_000_000;
+
+/// See the module.
+#[derive(Default)]
+pub struct LogOnDisks(Option<Choices>);
+
+impl LogOnDisks {
+    /// That of a seed, whose plan has room for it then.
+    #[must_use]
+    pub fn choose(seed: u64, lives: &Lives, plan: &mut Plan, has_other: bool) -> Self {
+        let mut choices = Choices::of(seed, Purpose::LogOnDisks, lives.reduction.salt);
+        let is_wanted = choices.chance(LIVES_PERCENT) || lives.log_on_disks;
+        let has_fault = plan.fault.is_some_and(|(_, fault)| fault == Fault::Log);
+        if !is_wanted || has_fault || has_other || lives.log_faults || lives.log_copies {
+            return Self(None);
+        }
+        plan.put_log_on_disks();
+        Self(Some(choices))
+    }
+
+    /// Whether the log of this life is there.
+    #[must_use]
+    pub const fn is_any(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Copies that were lost are made on other disks.
+    pub fn change(&mut self, machine: &Machine<'_>) {
+        if self.0.as_mut().is_some_and(|choices| choices.below(LOOKS_MAX) == 0) {
+            mend(machine);
+        }
+    }
+
+    /// At rest: there are as many copies as there should be.
+    pub fn rest(&self, machine: &mut Machine<'_>) -> Result<(), Finding> {
+        if !self.is_any() || machine.aggregate().is_none() {
+            return Ok(());
+        }
+        machine.settle()?;
+        for _ in 0..2 {
+            mend(machine);
+            machine.settle()?;
+            machine.consistency_point()?;
+            machine.settle()?;
+        }
+        let Some(aggregate) = machine.aggregate() else { return Ok(()) };
+        let disks = aggregate.parts.store.log_places().len();
+        let expected = disks.min(machine.plan.kind.parity_disks() + 1);
+        let copies = aggregate.parts.log.copies();
+        let is_whole = |copy: &&CopyStatus| copy.state == CopyState::Whole;
+        if aggregate.is_failed() || copies.iter().filter(is_whole).count() >= expected {
+            return Ok(());
+        }
+        Err(Finding::Listing {
+            what: "copies of the log on the disks".to_owned(),
+            expected: format!("{expected} that have everything"),
+            found: format!("{copies:?}"),
+        })
+    }
+}
+
+fn mend(machine: &Machine<'_>) {
+    // Disks that have something to do would seem to hang.
+    if machine.world.pending_count() == 0 {
+        machine.world.advance(RETRY_NANOSECONDS);
+    }
+    machine.engine.mend_logs();
+}

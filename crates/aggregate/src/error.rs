@@ -124,7 +124,8 @@ impl AggregateError {
     pub const fn is_of_disks(&self) -> bool {
         matches!(
             self,
-            Self::Store(StoreError::GroupFailed { .. }) | Self::Raid(RaidError::TooFewDisks { .. })
+            Self::Store(StoreError::GroupFailed { .. } | StoreError::LogFailed { .. })
+                | Self::Raid(RaidError::TooFewDisks { .. })
         )
     }
 

@@ -45,6 +45,12 @@ impl CopyWitness for Labels {
         };
         store.set_log_copies(whole, Box::new(labelled));
     }
+
+    fn log_failed(&self, cause: &DiskError) {
+        if let Some(store) = self.0.upgrade() {
+            store.note_log_failure(cause);
+        }
+    }
 }
 
 /// Opens the log of an aggregate from the best of these disks.
@@ -91,17 +97,18 @@ fn mend_log(engine: &Engine, aggregate: &Arc<Aggregate>) {
         return let_go(aggregate, &copies, &is_wanted);
     }
     let now = engine.configuration.clock.monotonic_nanoseconds();
-    let mut is_there = 0;
-    for place in places {
-        if is_there >= count {
+    let turn = |place: &WantedPlace| (aggregate.parts.identity.aggregate, place.name.clone());
+    let is_there = |place: &WantedPlace| {
+        has_copy(log, &place.name) || engine.mending.lock().is_under_way(&turn(place))
+    };
+    let (there, free): (Vec<_>, Vec<_>) = places.into_iter().partition(is_there);
+    let mut lacking = count.saturating_sub(there.len());
+    for place in free {
+        if lacking == 0 {
             return;
         }
-        let turn = (aggregate.parts.identity.aggregate, place.name.clone());
-        is_there += usize::from(
-            has_copy(log, &place.name)
-                || engine.mending.lock().is_under_way(&turn)
-                || begin_copy(engine, aggregate, place, (turn, now)),
-        );
+        let turn = turn(&place);
+        lacking -= usize::from(begin_copy(engine, aggregate, place, (turn, now)));
     }
 }
 
@@ -205,7 +212,7 @@ fn begin_copy(
     }
 }
 
-/// A disk that is to hold a copy of a log.
+/// A disk that is to hold a copy of a log. Its turn ends with it, however that is.
 struct Joining {
     aggregate: Arc<Aggregate>,
     disk: Arc<dyn Disk>,
@@ -213,6 +220,12 @@ struct Joining {
     copy: u64,
     turn: Turn,
     mending: Arc<Mutex<Mending>>,
+}
+
+impl Drop for Joining {
+    fn drop(&mut self) {
+        self.mending.lock().end(&self.turn);
+    }
 }
 
 impl Joining {
@@ -245,7 +258,6 @@ impl Joining {
             Ok(()) => {
                 let disk = self.disk.name();
                 tracing::info!(disk, aggregate = self.name(), "a copy of the journal joins");
-                self.mending.lock().end(&self.turn);
                 // It has everything when this one is durable.
                 self.aggregate.force();
                 self.aggregate.request_consistency_point(None);
@@ -261,6 +273,5 @@ impl Joining {
 
     fn give_up(self, cause: &dyn std::fmt::Display) {
         self.aggregate.parts.log.lack(&self.turn.1, cause.to_string());
-        self.mending.lock().end(&self.turn);
     }
 }

@@ -63,7 +63,8 @@ pub(crate) fn for_a_new_one(
     aggregate: AggregateUuid,
 ) -> Result<Arc<dyn Disk>, String> {
     let logs = &engine.configuration.logs;
-    let on_disk = logs.is_on_disks().then(|| store.log_places().into_iter().next()).flatten();
+    let mut lasting = store.log_places().into_iter().filter(|place| place.is_lasting);
+    let on_disk = logs.is_on_disks().then(|| lasting.next()).flatten();
     on_disk.map_or_else(|| logs.create(aggregate), |place| Ok(place.disk))
 }
 
@@ -91,7 +92,7 @@ pub(crate) fn wanted(engine: &Engine, aggregate: &Aggregate) -> (Vec<WantedPlace
 fn on_disks(aggregate: &Aggregate) -> Vec<WantedPlace> {
     let leaving = aggregate.evacuation().map(|leaving| leaving.group);
     let places = aggregate.parts.store.log_places().into_iter();
-    let staying = places.filter(|place| Some(place.place.group) != leaving);
+    let staying = places.filter(|place| place.is_lasting && Some(place.place.group) != leaving);
     let wanted = |place: raid::LogPlace| WantedPlace {
         name: place.disk.name().to_owned(),
         kind: PlaceKind::OnDisk(place.disk),

@@ -26,6 +26,11 @@ use units::{BlockRef, CpNumber};
 pub trait CopyWitness: Send + Sync {
     /// Makes it durable that these copies are whole and no others.
     fn record(&self, whole: &[u64], done: WriteDone);
+
+    /// The log has failed. Called once, before anybody else hears of it.
+    fn log_failed(&self, cause: &DiskError) {
+        let _ = cause;
+    }
 }
 
 /// What a log is on.
@@ -77,6 +82,10 @@ struct State {
     /// Those who wait until the witness has all copies that have everything.
     naming: Vec<WriteDone>,
     failure: Option<DiskError>,
+    /// The witness knows of the failure.
+    is_failure_told: bool,
+    /// Nobody is answered any more.
+    is_abandoned: bool,
 }
 
 /// The disk of a log that has copies. A handle: clones are the same. See the module.
@@ -107,6 +116,8 @@ impl Copies {
             waiting: Vec::new(),
             naming: Vec::new(),
             failure: None,
+            is_failure_told: false,
+            is_abandoned: false,
         };
         Self(Arc::new(Inner { name, size_blocks, witness, state: Mutex::new(state) }))
     }
@@ -194,9 +205,8 @@ impl Copies {
     /// Lets go of everyone who waits, unanswered.
     pub(crate) fn abandon(&self) {
         let mut state = self.0.state.lock();
-        let waiting = (std::mem::take(&mut state.waiting), std::mem::take(&mut state.naming));
-        drop(state);
-        drop(waiting);
+        state.is_abandoned = true;
+        self.go_on(state);
     }
 
     /// Asks all copies, and answers when those that are left have done it and are all that counts.
@@ -242,6 +252,11 @@ impl Copies {
 
     /// Gives the lock back; tells the witness what is new, and those who wait that they need not.
     fn go_on(&self, mut state: MutexGuard<'_, State>) {
+        if state.is_abandoned {
+            let waiting = (std::mem::take(&mut state.waiting), std::mem::take(&mut state.naming));
+            drop(state);
+            return drop(waiting);
+        }
         let answer = match &state.failure {
             Some(cause) => Some(Err(cause.clone())),
             None => state.is_recorded().then_some(Ok(())),
@@ -251,7 +266,12 @@ impl Copies {
         let named = (state.failure.is_some() || state.is_named()).then(|| {
             (std::mem::take(&mut state.naming), state.failure.clone().map_or(Ok(()), Err))
         });
+        let failed = state.failure.clone();
+        let failed = failed.filter(|_| !std::mem::replace(&mut state.is_failure_told, true));
         drop(state);
+        if let Some(cause) = failed {
+            self.0.witness.log_failed(&cause);
+        }
         if let Some(whole) = whole {
             let this = self.clone();
             let recorded = Box::new(move |result| this.recorded(result));

@@ -13,7 +13,7 @@ use crate::request::{GrowDone, NewDisk, NewGroup, ReplaceDone, SyncDone};
 use crate::status::Status;
 use media::Zeroing;
 use ondisk::log_copies::LogCopies;
-use platform::Disk;
+use platform::{Disk, DiskError};
 use std::sync::Arc;
 use units::{DiskUuid, Timestamp};
 
@@ -83,9 +83,13 @@ pub trait DiskAdministration: Send + Sync {
     /// that overlap the last one counts.
     fn set_log_copies(&self, whole: &[u64], done: SyncDone);
 
-    /// The places for copies of the log on disks in use, in the order of the disks. None where the
-    /// log is elsewhere.
+    /// The places for copies of the log on disks that are there, in the order of the disks. None
+    /// where the log is elsewhere.
     fn log_places(&self) -> Vec<LogPlace>;
+
+    /// The log has failed with this error. If that is of a disk in use, writes are not durable any
+    /// more.
+    fn note_log_failure(&self, cause: &DiskError);
 
     /// To be called several times a second, with the monotonic time and that of day: how fast
     /// background work may go, and does, is told by it.

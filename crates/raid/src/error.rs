@@ -239,6 +239,12 @@ pub enum StoreError {
         /// The last failure.
         cause: MediaError,
     },
+    /// The log was on disks of the aggregate, and none with a copy works.
+    #[error("no disk with a copy of the journal works: {cause}")]
+    LogFailed {
+        /// The last failure.
+        cause: DiskError,
+    },
     /// Stripes could not be noted.
     #[error("the partial-parity log failed: {cause}")]
     Journal {

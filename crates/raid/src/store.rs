@@ -2,7 +2,7 @@
 
 use crate::block_store::BlockStore;
 use crate::disk_administration::DiskAdministration;
-use crate::error::RaidError;
+use crate::error::{RaidError, StoreError};
 use crate::io::Io;
 use crate::layout::{DiskPlace, DiskRegion, Geometry, Layout, TetrisId};
 use crate::membership::{Fill, GroupState, LogPlace, Members, log_places};
@@ -18,7 +18,7 @@ use crate::resizing::Resizing;
 use crate::status::Status;
 use media::{Device, Zeroing};
 use ondisk::log_copies::LogCopies;
-use platform::Disk;
+use platform::{Disk, DiskError};
 use std::any::Any;
 use std::sync::{Arc, Weak};
 use units::{AggregateUuid, Block, BlockRef, DiskUuid, Pvbn, Timestamp};
@@ -209,12 +209,19 @@ impl DiskAdministration for Store {
         self.members.write_log_copies(whole, done);
     }
 
+    fn note_log_failure(&self, cause: &DiskError) {
+        if log_places(&self.members).iter().any(|place| place.disk.name() == cause.disk()) {
+            self.members.fail_store(StoreError::LogFailed { cause: cause.clone() });
+        }
+    }
+
     fn log_places(&self) -> Vec<LogPlace> {
         log_places(&self.members)
     }
 
     fn tick(&self, monotonic_nanoseconds: u64, wall: Timestamp) {
         self.members.tick_fillings(monotonic_nanoseconds);
+        self.members.go_on_after_log();
         self.patrol.tick(monotonic_nanoseconds, wall);
         self.members.tick_health(monotonic_nanoseconds);
         self.patrol.go_on();

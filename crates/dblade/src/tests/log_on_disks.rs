@@ -3,7 +3,7 @@
 use super::*;
 use nvlog::CopyState;
 use raid::DiskPlace;
-use units::{Block, DiskUuid};
+use units::{Block, DiskUuid, Timestamp};
 
 fn node(kind: RaidKind) -> Node {
     let world = SimulatedWorld::new(7);
@@ -110,6 +110,35 @@ fn a_disk_whose_place_another_has_is_not_written_any_more() {
         assert_eq!(node.world.read_block("disk0", block), content, "block {block}");
     }
     assert!(!whole(&node).contains(&"disk0".to_owned()) && whole(&node).len() == 2);
+}
+
+#[test]
+fn a_disk_is_not_replaced_before_the_log_has_left_it() {
+    for kind in [RaidKind::Raid4, RaidKind::Dp] {
+        let node = node(kind);
+        let place = DiskPlace { group: 0, member: 0 };
+        node.world.add_disk("new", DISK_BLOCKS);
+        let new = node.world.open("new").unwrap();
+        let store = Arc::clone(&node.engine.aggregate_named("a1").unwrap().parts.store);
+        let name = || store.status().groups[0].members[0].name.clone();
+        node.wait(|done| store.replace_disk(place, new, DiskUuid([9; 16]), done)).unwrap();
+        node.settle();
+        store.tick(1, Timestamp(1));
+        node.settle();
+        // It holds everything, and waits.
+        write(&node, "while it waits");
+        assert_eq!(
+            (whole(&node).len(), name().as_deref()),
+            (kind.parity_disks() + 1, Some("disk0"))
+        );
+        mend(&node);
+        store.tick(2, Timestamp(2));
+        node.settle();
+        assert_eq!(name().as_deref(), Some("new"), "{kind}");
+        assert!(!whole(&node).contains(&"disk0".to_owned()), "{kind}");
+        write(&node, "after");
+        check(&node, &["while it waits", "after"]);
+    }
 }
 
 #[test]

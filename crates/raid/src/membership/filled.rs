@@ -96,8 +96,27 @@ impl Members {
         match told {
             None => {}
             Some((_, false)) => self.label_progress(task),
-            Some((Way::Copy, true)) => self.take_over(task.clone()),
+            Some((Way::Copy, true)) => self.take_over_after_log(task.clone()),
             Some((Way::Anew | Way::Resync, true)) => self.finish_place(task),
+        }
+    }
+
+    /// The disk takes the place when the log has no copy any more on the one that has it.
+    fn take_over_after_log(self: &Arc<Self>, task: Task) {
+        if self.log_disks.is_on(task.place) {
+            return self.waiting_for_log.lock().push(task);
+        }
+        self.take_over(task);
+    }
+
+    /// Time has passed: the log may have left disks that others wait to replace.
+    pub(crate) fn go_on_after_log(self: &Arc<Self>) {
+        let waiting = std::mem::take(&mut *self.waiting_for_log.lock());
+        for task in waiting {
+            // What has failed meanwhile, or has the place already, waits for nothing.
+            if self.with_rebuild(&task, |rebuild| rebuild.way) == Some(Way::Copy) {
+                self.take_over_after_log(task);
+            }
         }
     }
 

@@ -79,6 +79,11 @@ pub(crate) struct Members {
     state: Mutex<State>,
     /// Disks that wait for a place. Locked alone, or after the state.
     spares: Mutex<Vec<Arc<Device>>>,
+    /// The places that the log has on disks. Locked alone.
+    log_disks: log_places::LogDisks,
+    /// Disks that hold all that those have beside which they were filled, and wait until the log
+    /// has left these. Locked alone.
+    waiting_for_log: Mutex<Vec<Task>>,
     /// Names of those that are about to have one. Locked alone.
     leaving_spares: Mutex<Vec<String>>,
     /// Gone with the store, but not before whoever waits for a label.
@@ -135,6 +140,8 @@ impl Members {
             layout: Mutex::new(Arc::new(layout)),
             state: Mutex::new(state),
             spares: Mutex::new(spares),
+            log_disks: log_places::LogDisks::default(),
+            waiting_for_log: Mutex::default(),
             leaving_spares: Mutex::default(),
             filler,
         }

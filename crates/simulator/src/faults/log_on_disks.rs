@@ -1,7 +1,9 @@
 //! A log on the aggregate's own disks, which has no disk of its own: whatever happens to the disks
 //! happens to the log.
 //!
-//! - What was acknowledged survives as many disks as the group can do without.
+//! - What was acknowledged survives as many disks as the group can do without, if they go one after
+//!   the other: a disk goes only while every other copy has everything ([`may_lose_copy`]). A start
+//!   relies on one copy until its consistency point is durable.
 //! - At rest as many copies have everything as there may be: one more than disks may fail, on
 //!   disks in use.
 //!
@@ -13,11 +15,13 @@ use crate::seed::choices::{Choices, Purpose};
 use crate::seed::finding::Finding;
 use crate::seed::lives::Lives;
 use dblade::{CopyState, CopyStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Of 100 lives whose log may be on the disks, those in which it is.
 const LIVES_PERCENT: u64 = 25;
 /// Of as many looks one has the copies mended.
-const LOOKS_MAX: u64 = 60;
+const LOOKS_MAX: u64 = 20;
 /// A disk that failed is tried again after a while, which passes.
 const RETRY_NANOSECONDS: u64 = 11_000_000_000;
 
@@ -65,7 +69,8 @@ impl LogOnDisks {
             machine.settle()?;
         }
         let Some(aggregate) = machine.aggregate() else { return Ok(()) };
-        let disks = aggregate.parts.store.log_places().len();
+        let disks = aggregate.parts.store.log_places();
+        let disks = disks.iter().filter(|place| place.is_lasting).count();
         let expected = disks.min(machine.plan.kind.parity_disks() + 1);
         let copies = aggregate.parts.log.copies();
         let is_whole = |copy: &&CopyStatus| copy.state == CopyState::Whole;
@@ -78,6 +83,26 @@ impl LogOnDisks {
             found: format!("{copies:?}"),
         })
     }
+}
+
+/// Whether the log can do without any disk: it is elsewhere, or has all its copies, and the labels
+/// name them.
+pub fn may_lose_copy(machine: &Machine<'_>) -> bool {
+    if !machine.plan.is_log_on_disks {
+        return true;
+    }
+    let Some(aggregate) = machine.aggregate() else { return false };
+    let log = &aggregate.parts.log;
+    let is_whole = |copy: &CopyStatus| copy.state == CopyState::Whole;
+    let whole = log.copies().iter().filter(|copy| is_whole(copy)).count();
+    let lasting = aggregate.parts.store.log_places();
+    let lasting = lasting.iter().filter(|place| place.is_lasting).count();
+    let is_named = Arc::new(AtomicBool::default());
+    let named = Arc::clone(&is_named);
+    log.when_copies_named(Box::new(move |_| named.store(true, Ordering::Relaxed)));
+    whole > 1
+        && whole >= lasting.min(machine.plan.kind.parity_disks() + 1)
+        && is_named.load(Ordering::Relaxed)
 }
 
 fn mend(machine: &Machine<'_>) {

@@ -4,6 +4,7 @@
 //! Invariant: no more disks are missing than the plan says, those that are being rebuilt and those
 //! that the aggregate has not missed yet included.
 
+use crate::faults::log_on_disks;
 use crate::machine::{AGGREGATE, Machine};
 use crate::seed::finding::Finding;
 use aggregate::{AggregateError, Phase};
@@ -73,7 +74,8 @@ impl Losses {
     }
 
     fn take_disk_away(&mut self, machine: &mut Machine<'_>) -> Option<(usize, String)> {
-        if machine.plan.lost_disks.is_empty() || self.is_replacing() {
+        let is_calm = machine.plan.lost_disks.is_empty() || self.is_replacing();
+        if is_calm || !log_on_disks::may_lose_copy(machine) {
             return None;
         }
         let members = machine.known_members();

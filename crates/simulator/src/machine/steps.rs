@@ -101,6 +101,9 @@ impl Machine<'_> {
         self.clock.pass(&self.world, self.trace);
         self.watch.expire();
         self.engine.tick();
+        if self.plan.is_log_on_disks {
+            self.engine.mend_logs();
+        }
     }
 
     /// Drives until `is_over`, which `waiting` describes.

@@ -62,7 +62,9 @@ impl OperatorLife<'_> {
 
     /// The aggregate is away: calls are answered, and when the disks are back so is everything.
     pub(super) fn sit_out(&mut self) -> Result<(), Finding> {
-        self.machine.trace.note("the aggregate is away".to_owned());
+        let failure = self.machine.aggregate().and_then(|aggregate| aggregate.failure());
+        let cause = failure.map(|failure| failure.to_string()).unwrap_or_default();
+        self.machine.trace.note(format!("the aggregate is away: {cause}"));
         self.machine.arm(None);
         self.losses.forget();
         if self.desk.is_busy() {

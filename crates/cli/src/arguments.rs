@@ -113,7 +113,7 @@ pub struct InitArguments {
     /// Make COUNT sparse files of SIZE as disks: 4x1G
     #[arg(long, value_name = "COUNTxSIZE", value_parser = parse_development_disks)]
     pub dev_disks: Option<DevelopmentDisks>,
-    /// Where the server keeps its socket, lock and journal [default: /var/lib/stroop]
+    /// Where the server keeps its socket, lock and state [default: /var/lib/stroop]
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
     /// The address to serve NFS on [default: 127.0.0.1:2049]
@@ -125,7 +125,12 @@ pub struct InitArguments {
     /// Memory for caches and buffers [default: 1GiB]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<ByteSize>,
-    /// Size of an aggregate's journal [default: 256MiB]
+    /// Keep journals elsewhere than on the disks of their aggregates: file:DIRECTORY, or a device.
+    /// Several places hold a copy each
+    #[arg(long, value_name = "PLACE")]
+    pub journal: Vec<String>,
+    /// Size of an aggregate's journal, at most a sixteenth of a disk if it is there
+    /// [default: 256MiB]
     #[arg(long, value_name = "SIZE")]
     pub journal_size: Option<ByteSize>,
     /// Replace a configuration that is there; disks are never replaced

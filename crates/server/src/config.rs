@@ -9,9 +9,9 @@
 //!                                      # "object:/DIRECTORY?size=1TiB": disks of objects, made
 //!                                      # with this size if they are not there
 //! memory = "4GiB"                      # hard cap for the whole server; default 1GiB
-//! journal = "file:/var/lib/stroop/journal"   # default: STATE_DIR/journal; a list of up to 3
-//!                                      # places is a copy in each: ["/dev/a", "/dev/b"]
-//! journal_size = "256MiB"              # of each aggregate's journal file; the default
+//! journal = "file:/var/lib/stroop/journal"   # default: on the disks of each aggregate; a list of
+//!                                      # up to 3 places is a copy in each: ["/dev/a", "/dev/b"]
+//! journal_size = "256MiB"              # of each aggregate's journal; the default
 //! workers = 4                          # threads of the engine; default: one per processor
 //! disk_timeout = "30s"                 # a disk that does not answer so long has failed; the default
 //! [listen]

@@ -95,6 +95,11 @@ fn text(arguments: &InitArguments, state: &Path) -> Result<String, AdminError> {
         Some(_) => format!("[{}]", quoted(&format!("file:{}/disks/*.img", literal(state)))),
         None => "[]   # such as [\"/dev/disk/by-id/ata-*\"]; only these are ever used".to_owned(),
     };
+    let places: Vec<String> = arguments.journal.iter().map(|place| quoted(place)).collect();
+    let journal = match places.is_empty() {
+        true => "# journal: on the disks of each aggregate, where they have room".to_owned(),
+        false => format!("journal = [{}]", places.join(", ")),
+    };
     Ok(format!(
         "# Written by stroop init. Everything that is not here has a default.\n\
          # Volumes and the like are made with commands and live in the aggregates.\n\
@@ -103,7 +108,7 @@ fn text(arguments: &InitArguments, state: &Path) -> Result<String, AdminError> {
          state_dir = {}\n\
          disks = {disks}\n\
          memory = {}   # hard cap for the whole server\n\
-         journal = {}   # a file of journal_size for each aggregate\n\
+         {journal}\n\
          journal_size = {}\n\
          \n\
          [listen]\n\
@@ -111,7 +116,6 @@ fn text(arguments: &InitArguments, state: &Path) -> Result<String, AdminError> {
         quoted(&name),
         quoted(state),
         quoted(&exact(memory)),
-        quoted(&format!("file:{state}/journal")),
         quoted(&exact(journal_size)),
         quoted(&nfs),
     ))

@@ -124,9 +124,8 @@ fn a_journal_in_two_places_survives_the_loss_of_one() {
     let (first, other) = (journal(&place), place.path("other"));
     server.stop();
     let config = fs::read_to_string(place.path("stroop.toml")).unwrap();
-    let place_line = format!("/journal\", \"file:{}\"]", other.display());
-    let config = config.replacen("journal = \"", "journal = [\"", 1);
-    let config = config.replacen("/journal\"", &place_line, 1);
+    let places = [first.parent().unwrap(), &other].map(|place| format!("file:{}", place.display()));
+    let config = config.replacen("[node]\n", &format!("[node]\njournal = {places:?}\n"), 1);
     fs::write(place.path("stroop.toml"), config).unwrap();
     let server = place.serve();
     let states = || {
@@ -158,5 +157,32 @@ fn a_journal_in_two_places_survives_the_loss_of_one() {
     check_all(&place, &more);
     while states() != ["whole", "whole"] {}
     assert!(copy.exists());
+    server.stop();
+}
+
+/// Without a place for journals in the configuration the disks alone are the aggregate.
+#[test]
+fn a_journal_on_the_disks_survives_as_many_of_them_as_the_raid_kind_tolerates() {
+    let (place, server) = Place::with_volume_on("4x256M", ("4", "dp"));
+    let shown = place.json(&["aggr", "show", "a1"]);
+    let copies = shown["journal_copies"].as_array().unwrap();
+    let is_on_disk = |copy: &serde_json::Value| copy["name"].as_str().unwrap().contains("/d");
+    assert!(copies.len() == 3 && copies.iter().all(is_on_disk), "{copies:?}");
+    assert!(fs::read_dir(place.path("state/journal")).is_err(), "no other place is made");
+    let (mut client, root) = connect(&place);
+    let model = fill(&mut client, &root, 1);
+    drop(client);
+    server.kill();
+    for number in [1, 2] {
+        fs::rename(place.disk(number), place.path(&format!("away-{number}"))).unwrap();
+    }
+    let server = place.serve();
+    let (mut client, root) = connect(&place);
+    check(&mut client, &root, &model);
+    assert_eq!(place.json(&["aggr", "show", "a1"])["journal_copies"].as_array().unwrap().len(), 2);
+    drop(client);
+    place.ok(&["volume", "delete", "home", "--yes"]);
+    let plan = place.ok(&["aggr", "delete", "a1", "--force", "--dry-run"]);
+    assert!(!plan.contains("journal"), "it goes with the disks: {plan}");
     server.stop();
 }

@@ -49,8 +49,11 @@ impl Life<'_> {
 
     /// Opens the aggregate; how it was found, and how often the power went on the way.
     fn open(&mut self) -> Result<(Recovery, u32), Finding> {
-        let cuts_max =
-            if self.reduction.is_calm(Calm::RecoveryCuts) { 0 } else { RECOVERY_CUTS_MAX };
+        // A start relies on one copy of a log on the disks, which a faulty disk may have.
+        let plan = &self.machine.plan;
+        let is_calm = self.reduction.is_calm(Calm::RecoveryCuts)
+            || plan.is_log_on_disks && plan.fault.is_some();
+        let cuts_max = if is_calm { 0 } else { RECOVERY_CUTS_MAX };
         let mut cuts = 0;
         loop {
             self.machine.start();

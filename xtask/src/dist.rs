@@ -26,6 +26,7 @@ mod stage;
 mod tarball;
 mod tool;
 
+use crate::deny::Checked;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -66,8 +67,11 @@ struct Release<'a> {
     is_quick: bool,
 }
 
+/// Exit status of the script that tries a package if it could not try all of it.
+const GAPS_STATUS: i32 = 77;
+
 /// Makes a package of the program that the tests ran, and installs it into a fresh root.
-pub(super) fn try_package(root: &Path) -> bool {
+pub(super) fn try_package(root: &Path) -> Checked {
     println!("== package: {TRIED_PROGRAM}");
     let arguments =
         Arguments { kinds: vec![Kind::Debian], program: Some(PathBuf::from(TRIED_PROGRAM)) };
@@ -75,16 +79,31 @@ pub(super) fn try_package(root: &Path) -> bool {
         Ok(files) => files,
         Err(error) => {
             eprintln!("xtask: package failed: {error}");
-            return false;
+            return Checked { passed: false, gaps: Vec::new() };
         }
     };
     let script = root.join("scripts/try-package.sh");
-    let status = Command::new(script).args(files.first()).status();
-    let passed = status.is_ok_and(|status| status.success());
-    if !passed {
+    let checked = try_with(&script, files.first(), &root.join("target/dist/not-tried"));
+    if !checked.passed {
         eprintln!("xtask: package failed");
     }
-    passed
+    checked
+}
+
+/// Runs the script; what it did not try is never nothing when its status says so.
+fn try_with(script: &Path, package: Option<&PathBuf>, gaps: &Path) -> Checked {
+    let status = Command::new(script).args(package).env("TRY_PACKAGE_GAPS", gaps).status();
+    let code = status.ok().and_then(|status| status.code());
+    let mut told = Vec::new();
+    if code == Some(GAPS_STATUS) {
+        let text = fs::read_to_string(gaps).unwrap_or_default();
+        told.extend(text.lines().map(str::to_owned));
+        if told.is_empty() {
+            told.push("not all of the package was tried".to_owned());
+        }
+    }
+    let _ = fs::remove_file(gaps);
+    Checked { passed: matches!(code, Some(0 | GAPS_STATUS)), gaps: told }
 }
 
 /// Makes packages.
@@ -166,6 +185,30 @@ fn sums(release: &Release<'_>, files: &[PathBuf]) -> Outcome<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A script that ended without trying anything was a package that passed.
+    #[test]
+    fn what_was_not_tried_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let gaps = folder.path().join("gaps");
+        let tried = |script: &str| {
+            let path = folder.path().join("try");
+            // Another test's child that is just being made would keep a file of ours busy.
+            let write = "printf '#!/bin/sh\n%s\n' \"$1\" >\"$2\" && chmod 755 \"$2\"";
+            let mut shell = Command::new("sh");
+            assert!(shell.args(["-c", write, "sh", script]).arg(&path).status().unwrap().success());
+            try_with(&path, None, &gaps)
+        };
+        let checked = |passed, gaps: &[&str]| Checked {
+            passed,
+            gaps: gaps.iter().map(|gap| (*gap).to_owned()).collect(),
+        };
+        assert_eq!(tried("exit 0"), checked(true, &[]));
+        assert_eq!(tried("exit 1"), checked(false, &[]));
+        let told = "printf 'no zsh\nno man\n' >\"$TRY_PACKAGE_GAPS\"; exit 77";
+        assert_eq!(tried(told), checked(true, &["no zsh", "no man"]));
+        assert_eq!(tried("exit 77"), checked(true, &["not all of the package was tried"]));
+    }
 
     #[test]
     fn both_are_made_of_release_builds_unless_the_call_says_otherwise() {

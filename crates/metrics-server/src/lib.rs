@@ -7,7 +7,7 @@
 //! | path | answer |
 //! | --- | --- |
 //! | `/metrics` | the metrics; 503 while the server starts or stops |
-//! | `/healthz` | 200 while the process works, with its health and the codes of its checks |
+//! | `/healthz` | 200 with the health and the codes of its checks; 503 if that takes too long |
 //! | `/readyz` | 200 while clients are served, 503 while the server starts or stops |
 //!
 //! Invariants:
@@ -15,7 +15,8 @@
 //!   connection and of a look at the source, and the texts that are in memory at a time.
 //! - The source is looked at by one thread at a time, and at most once in
 //!   [`limits::Limits::fresh_for`], however many ask.
-//! - Whoever reads slowly, or says nothing, holds up nobody: his connection ends at its time.
+//! - Whoever reads slowly, or says nothing, keeps nobody out: his connection ends at its time, and
+//!   before when another comes and there is no room.
 //!
 //! Fails: [`MetricsServerError`] if it cannot listen; a source that does not answer is 503.
 
@@ -25,6 +26,7 @@ mod answers;
 pub mod limits;
 mod listener;
 mod looks;
+mod room;
 
 pub use listener::{MetricsServer, MetricsServerError};
 

@@ -12,7 +12,8 @@ pub const TEXTS_MAX: usize = 2;
 /// Limits that tests set otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at a time: a few scrapers and whoever looks by hand. More are closed at once.
+    /// Connections at a time: a few scrapers and whoever looks by hand. One more ends the
+    /// connection that has waited longest for its request.
     pub connections_max: usize,
     /// How long a connection may last, from its beginning to the last byte of its answer: as long
     /// as Prometheus waits by default.

@@ -1,12 +1,14 @@
 //! The port, its thread and its connections.
 //!
 //! Invariants: one thread serves all connections; another looks at the source. Both end at the
-//! stop, which waits for no client, and not long for a look that hangs.
+//! stop, which waits for no client, and not long for a look that hangs. Whoever comes is let in
+//! (`room`).
 
 use crate::Source;
 use crate::answers::{Shared, Stage};
 use crate::limits::{HEADERS_MAX, Limits, REQUEST_BYTES_MAX};
 use crate::looks::Looks;
+use crate::room::{Place, Room};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -20,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 /// How long nothing is accepted after it failed: out of descriptors, say.
@@ -72,11 +74,12 @@ impl MetricsServer {
             .max_blocking_threads(1)
             .build()
             .map_err(MetricsServerError::Thread)?;
+        let room = Arc::new(Room::new(limits.connections_max, Arc::clone(&clock)));
         let looks = Arc::new(Looks::new(clock, limits));
         let shared = Arc::new(Shared { stage: Mutex::new(Stage::Starting), looks });
         let (ending, ended) = watch::channel(false);
         let same = Arc::clone(&shared);
-        let body = move || serve(runtime, listener, &same, limits, ended);
+        let body = move || serve(runtime, listener, &same, &room, limits, ended);
         let thread = spawn("metrics", body).map_err(MetricsServerError::Thread)?;
         Ok(Self { address: local_address, shared, ending, thread: Some(thread) })
     }
@@ -111,12 +114,13 @@ fn serve(
     runtime: Runtime,
     listener: StandardListener,
     shared: &Arc<Shared>,
+    room: &Arc<Room>,
     limits: Limits,
     ended: watch::Receiver<bool>,
 ) {
     runtime.block_on(async {
         match TcpListener::from_std(listener) {
-            Ok(listener) => accept_all(&listener, shared, limits, ended).await,
+            Ok(listener) => accept_all(&listener, shared, room, limits, ended).await,
             Err(error) => tracing::error!(%error, "metrics cannot be served"),
         }
     });
@@ -126,23 +130,19 @@ fn serve(
 async fn accept_all(
     listener: &TcpListener,
     shared: &Arc<Shared>,
+    room: &Arc<Room>,
     limits: Limits,
     mut ended: watch::Receiver<bool>,
 ) {
-    let room = Arc::new(Semaphore::new(limits.connections_max));
     loop {
         let accepted = tokio::select! {
             _ = ended.changed() => return,
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            // Whoever comes when there is no room is closed at once, and may come again.
-            Ok((stream, peer)) => match Arc::clone(&room).try_acquire_owned() {
-                Ok(permit) => {
-                    drop(tokio::spawn(converse(stream, permit, Arc::clone(shared), limits)))
-                }
-                Err(_) => tracing::debug!(%peer, "too many connections for metrics"),
-            },
+            Ok((stream, _)) => room.enter(|place| {
+                tokio::spawn(converse(stream, place, Arc::clone(shared), limits)).abort_handle()
+            }),
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection for metrics");
                 tokio::select! {
@@ -155,13 +155,9 @@ async fn accept_all(
 }
 
 /// One connection, of one request.
-async fn converse(
-    stream: TcpStream,
-    _permit: OwnedSemaphorePermit,
-    shared: Arc<Shared>,
-    limits: Limits,
-) {
+async fn converse(stream: TcpStream, place: Place, shared: Arc<Shared>, limits: Limits) {
     let answer = service_fn(|request| {
+        place.note_request();
         let shared = Arc::clone(&shared);
         async move { Ok::<_, Infallible>(shared.answer(&request).await) }
     });

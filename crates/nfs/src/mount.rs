@@ -7,9 +7,10 @@
 //! Invariants:
 //! - The table of mounts is for `showmount -a` only, bounded, and nothing depends on it; clients
 //!   that vanish stay in it.
-//! - A client that may not mount a volume is told the same whether there is such a volume or not,
-//!   and sees in the lists only what it may mount, and its own mounts. Over UDP, where its address
-//!   may be another's, it gets no lists.
+//! - A client that may not mount a volume is told the same (`MNT3ERR_ACCES`) whether there is such
+//!   a volume or not, and whether an administrator took it offline; and sees
+//!   in the lists only what it may mount, and its own mounts. Over UDP, where its address may be
+//!   another's, it gets no lists.
 //!
 //! Fails: with the statuses of RFC 1813 appendix I; what has no number there is
 //! `MNT3ERR_SERVERFAULT`.
@@ -185,6 +186,8 @@ fn mount(request: &mut Request<'_>, mounts: &Arc<Mounts>) -> Result<(), Refusal>
         &Caller::root(),
         calls::Root { name: volume },
         Box::new(move |result| match result {
+            // It is offline, or was deleted since its rule was read: as if no rule let him in.
+            Err(FsError::NotFound) => walk.answer.status(status(FsError::AccessDenied)),
             Err(error) => walk.answer.status(status(error)),
             Ok(root) => walk.step(root, access),
         }),

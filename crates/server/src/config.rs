@@ -367,10 +367,12 @@ fn nfs(listen: &Section<'_>) -> Result<Option<SocketAddr>, ConfigError> {
 /// Metrics name volumes and disks: without an address they are this machine's own.
 fn metrics(listen: &Section<'_>) -> Result<Option<SocketAddr>, ConfigError> {
     let Some(text) = listen.text("metrics")? else { return Ok(None) };
-    let port = text.parse().map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
-    match port.or_else(|_| text.parse()) {
-        Ok(address) => Ok(Some(address)),
-        Err(_) => Err(listen.wrong(
+    // Parsing a number lets a sign pass.
+    let port = text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let local = port.map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    match local.or_else(|| text.parse().ok()) {
+        Some(address) => Ok(Some(address)),
+        None => Err(listen.wrong(
             "metrics",
             &format!("'{text}' is neither a port nor an address and a port; write 127.0.0.1:9290"),
         )),

@@ -37,6 +37,11 @@ impl DirectoryOwner {
         is_for_another.then(|| Self { user: found.uid(), group: found.gid() })
     }
 
+    /// The user's number.
+    pub(crate) const fn user(self) -> u32 {
+        self.user
+    }
+
     /// Gives the owner what was made.
     ///
     /// # Errors

@@ -21,7 +21,7 @@ use units::ByteSize;
 const DEVELOPMENT_DISK_BYTES_MIN: u64 = 16 << 20;
 
 /// Where packages put the service; it runs with the configuration and state directory of this name.
-const SERVICE_UNIT: &str = "/usr/lib/systemd/system/stroop.service";
+pub(crate) const SERVICE_UNIT: &str = "/usr/lib/systemd/system/stroop.service";
 
 /// Writes the configuration and makes the disks.
 ///

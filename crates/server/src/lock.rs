@@ -5,10 +5,12 @@
 //! and scripts, and stays when the server ends: removing it would let two servers lock two files
 //! of one name.
 
+use crate::directory::DirectoryOwner;
 use admin_api::{AdminError, Code};
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read as _, Seek as _, Write as _};
+use std::io::{ErrorKind, Read as _, Seek as _, Write as _};
 use std::path::Path;
+use units::shell_word;
 
 /// The file's name within the state directory.
 const LOCK_FILE: &str = "stroop.lock";
@@ -35,8 +37,9 @@ impl StateLock {
     pub(crate) fn take_for(message: &str, state_directory: &Path) -> Result<Self, AdminError> {
         let path = state_directory.join(LOCK_FILE);
         let shown = path.display().to_string();
-        let failed = |error: std::io::Error| {
-            AdminError::new(Code::Failed, "cannot lock", &shown).because(error.to_string())
+        let failed = |error: std::io::Error| match error.kind() {
+            ErrorKind::PermissionDenied => denied(&shown, state_directory, &error),
+            _ => AdminError::new(Code::Failed, "cannot lock", &shown).because(error.to_string()),
         };
         let mut file = OpenOptions::new()
             .read(true)
@@ -63,8 +66,20 @@ impl StateLock {
             writeln!(file, "{}", std::process::id())
         };
         write(&mut file).map_err(failed)?;
+        // A check by root must not keep the service out.
+        if let Some(owner) = DirectoryOwner::other_than_root(state_directory) {
+            owner.take(&path).map_err(failed)?;
+        }
         Ok(Self { _file: file })
     }
+}
+
+/// The file, or its directory, is somebody else's: of root, say, who ran a server here once.
+fn denied(shown: &str, state_directory: &Path, error: &std::io::Error) -> AdminError {
+    let directory = shell_word(&state_directory.to_string_lossy());
+    AdminError::new(Code::Denied, "cannot lock", shown)
+        .because(format!("{error}; all in the state directory must belong to its owner"))
+        .try_next(format!("sudo chown -R --reference={directory} {directory}"))
 }
 
 #[cfg(test)]

@@ -4,10 +4,11 @@
 //! the server is starting), node (which mounts the aggregates and replays their logs), admin
 //! socket, READY. The stop goes the other way, and ends with the node's last consistency points.
 //!
-//! Invariants: nothing is touched before the lock is held; what was started is stopped, in reverse
-//! order, whatever fails.
+//! Invariants: nothing is touched before the lock is held; root serves no state directory of
+//! another user; what was started is stopped, in reverse order, whatever fails.
 
-use crate::directory::make_directory;
+use crate::directory::{DirectoryOwner, make_directory};
+use crate::init::SERVICE_UNIT;
 use crate::lock::StateLock;
 use crate::node::Node;
 use crate::notify::notify;
@@ -20,7 +21,7 @@ use metrics_server::limits::Limits;
 use metrics_server::{MetricsServer, MetricsServerError};
 use platform::linux::SystemClock;
 use rustix::fs::Mode;
-use server::config::{Config, Journal};
+use server::config::{Config, Journal, STATE_DIRECTORY};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -36,6 +37,7 @@ pub(crate) fn serve(arguments: &ServeArguments, config_path: &Path) -> Result<()
     logging::start(arguments.log_format, &arguments.log)?;
     // Objects, and the server's own files: nobody else reads them, whatever shell started it.
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    refuse_root_for_another(&config)?;
     make_directory(&config.state_directory)?;
     let _lock = StateLock::take(&config.state_directory)?;
     let shutdown = Shutdown::default();
@@ -66,6 +68,23 @@ pub(crate) fn serve(arguments: &ServeArguments, config_path: &Path) -> Result<()
     served.and(stopped)?;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Root's server makes files that the service's user could not open: with one start by root the
+/// service would never start again.
+fn refuse_root_for_another(config: &Config) -> Result<(), AdminError> {
+    let state = &config.state_directory;
+    let Some(owner) = DirectoryOwner::other_than_root(state) else { return Ok(()) };
+    let shown = state.display().to_string();
+    let user = owner.user();
+    let is_of_service = state == Path::new(STATE_DIRECTORY) && Path::new(SERVICE_UNIT).exists();
+    let next = match is_of_service {
+        true => "sudo systemctl start stroop".to_owned(),
+        false => format!("sudo -u '#{user}' stroop serve"),
+    };
+    Err(AdminError::new(Code::Denied, "root starts no server on", shown)
+        .because(format!("it belongs to user {user}, who could not open what root makes in it"))
+        .try_next(next))
 }
 
 fn serve_until_asked_to_stop(

@@ -32,5 +32,5 @@ pub use definitions::{Definition, Kind, Unit};
 pub use handles::{Counter, Gauge, Histogram};
 pub use operations::{Class, Observation, Operations, VolumeKey, shard_of_thread};
 pub use prometheus::render_prometheus;
-pub use registry::{Registry, SERIES_PER_METRIC_MAX};
+pub use registry::{Registry, SERIES_PER_METRIC_MAX, Sum};
 pub use snapshot::{MetricSnapshot, SeriesSnapshot, Snapshot, Value};

@@ -1,7 +1,10 @@
 //! Which series exist.
 //!
-//! Invariants: one lock, taken only to ask for a handle, to forget series and to take a snapshot;
-//! asking twice for the same labels gives the same series.
+//! A counter may follow a sum that is counted elsewhere ([`Registry::follow`]): the sum of an
+//! aggregate begins at zero when the aggregate is opened again, the counter does not.
+//!
+//! Invariants: one lock, taken only to ask for a handle, to follow a sum, to forget series and to
+//! take a snapshot; asking twice for the same labels gives the same series; no counter goes back.
 
 use crate::definitions::{Definition, Kind};
 use crate::handles::{Counter, Gauge, Histogram};
@@ -24,9 +27,21 @@ enum Series {
     Histogram(Histogram),
 }
 
+/// What becomes of a sum that a counter follows when the place that counts it begins anew.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sum {
+    /// It begins at zero: a sum that is less than the last one is all new.
+    Restarts,
+    /// It is kept elsewhere, and what is kept may be a little old, or be cleared: a sum that is
+    /// less than the last one is nothing new.
+    Kept,
+}
+
 struct Metric {
     definition: &'static Definition,
     series: BTreeMap<Vec<String>, Series>,
+    /// The last sum of each counter that follows one.
+    followed: BTreeMap<Vec<String>, u64>,
 }
 
 /// The metrics of one node.
@@ -52,6 +67,32 @@ impl Registry {
             unreachable!("the kind was checked");
         };
         counter
+    }
+
+    /// Adds to a counter what a sum that is counted elsewhere grew by since the last time. The
+    /// first time that is all of it.
+    ///
+    /// A sum that begins anew and passes its last value before it is followed again cannot be told
+    /// from one that went on: its counter then grows by too little, and never by too much.
+    ///
+    /// # Panics
+    /// If the definition is no counter or has another number of labels.
+    pub fn follow(&self, definition: &'static Definition, labels: &[&str], sum: u64, kind: Sum) {
+        let counter = self.counter(definition, labels);
+        let key: Vec<String> = labels.iter().map(|label| (*label).to_owned()).collect();
+        let mut metrics = self.metrics.lock();
+        let Some(metric) = metrics.get_mut(definition.name) else { return };
+        // Past the limit of series many share one, and sums of several would be taken for one that
+        // begins anew again and again.
+        if !metric.series.contains_key(&key) {
+            return;
+        }
+        let last = metric.followed.insert(key, sum).unwrap_or(0);
+        counter.add(match sum.checked_sub(last) {
+            Some(new) => new,
+            None if kind == Sum::Restarts => sum,
+            None => 0,
+        });
     }
 
     /// The gauge with these label values.
@@ -81,12 +122,13 @@ impl Registry {
     /// Drops every series whose `label` is `value`: the volume was deleted, say. Handles that are
     /// still held stay usable; nobody reads them.
     pub fn forget(&self, label: &str, value: &str) {
-        for metric in self.metrics.lock().values_mut() {
-            let Some(place) = metric.definition.labels.iter().position(|name| *name == label)
-            else {
-                continue;
-            };
-            metric.series.retain(|values, _| values.get(place).is_none_or(|held| held != value));
+        self.retain(label, |held| held != value);
+    }
+
+    /// The same of one metric: it says nothing of what has this label now.
+    pub fn forget_of(&self, definition: &'static Definition, label: &str, value: &str) {
+        if let Some(metric) = self.metrics.lock().get_mut(definition.name) {
+            metric.retain(label, |held| held != value);
         }
     }
 
@@ -94,11 +136,7 @@ impl Registry {
     /// and disks come and go.
     pub fn retain(&self, label: &str, is_there: impl Fn(&str) -> bool) {
         for metric in self.metrics.lock().values_mut() {
-            let mut labels = metric.definition.labels.iter();
-            let Some(place) = labels.position(|name| *name == label) else { continue };
-            metric.series.retain(|values, _| {
-                values.get(place).is_none_or(|held| held == OVERFLOW || is_there(held))
-            });
+            metric.retain(label, |held| held == OVERFLOW || is_there(held));
         }
     }
 
@@ -129,9 +167,7 @@ impl Registry {
         assert!(definition.kind == kind, "{} is a {:?}", definition.name, definition.kind);
         assert!(definition.labels.len() == labels.len(), "{}: labels", definition.name);
         let mut metrics = self.metrics.lock();
-        let metric = metrics
-            .entry(definition.name)
-            .or_insert_with(|| Metric { definition, series: BTreeMap::new() });
+        let metric = metrics.entry(definition.name).or_insert_with(|| Metric::new(definition));
         let mut key: Vec<String> = labels.iter().map(|label| (*label).to_owned()).collect();
         if metric.series.len() >= SERIES_PER_METRIC_MAX && !metric.series.contains_key(&key) {
             key.iter_mut().for_each(|label| OVERFLOW.clone_into(label));
@@ -146,6 +182,18 @@ impl Registry {
 }
 
 impl Metric {
+    const fn new(definition: &'static Definition) -> Self {
+        Self { definition, series: BTreeMap::new(), followed: BTreeMap::new() }
+    }
+
+    fn retain(&mut self, label: &str, is_kept: impl Fn(&str) -> bool) {
+        let mut labels = self.definition.labels.iter();
+        let Some(place) = labels.position(|name| *name == label) else { return };
+        let is_kept = |values: &[String]| values.get(place).is_none_or(|held| is_kept(held));
+        self.series.retain(|values, _| is_kept(values));
+        self.followed.retain(|values, _| is_kept(values));
+    }
+
     fn snapshot(&self) -> MetricSnapshot {
         let labels = self.definition.labels;
         let series = self.series.iter().map(|(values, series)| SeriesSnapshot {
@@ -183,7 +231,9 @@ impl Series {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::definitions::{CP_BACK_TO_BACK, CP_DURATION, VOLUME_BYTES};
+    use crate::definitions::{
+        CP_BACK_TO_BACK, CP_COMMITTED, CP_DURATION, VOLUME_BYTES, VOLUME_FILES,
+    };
 
     #[test]
     fn the_same_labels_give_the_same_series() {
@@ -222,6 +272,38 @@ mod tests {
         assert_eq!(value("stroop_volume_bytes", &["work", "live"]), Some(Value::Gauge(1)));
         let counted = value("stroop_cp_duration_seconds", &["a1", "all"]);
         assert!(matches!(counted, Some(Value::Histogram { sum: 7, .. })), "{counted:?}");
+    }
+
+    #[test]
+    fn a_counter_grows_by_what_a_sum_that_began_anew_counts() {
+        let registry = Registry::new();
+        let shown = |sum, kind| {
+            registry.follow(&CP_COMMITTED, &["a1"], sum, kind);
+            registry.counter(&CP_COMMITTED, &["a1"]).get()
+        };
+        assert_eq!([41, 41, 44].map(|sum| shown(sum, Sum::Restarts)), [41, 41, 44]);
+        // The aggregate was away, and was opened again.
+        assert_eq!([0, 3, 12, 0, 1].map(|sum| shown(sum, Sum::Restarts)), [44, 47, 56, 56, 57]);
+        registry.forget("aggregate", "a1");
+        assert_eq!([5, 7].map(|sum| shown(sum, Sum::Kept)), [5, 7]);
+        // It came back without the last of them.
+        assert_eq!([6, 7, 0, 2].map(|sum| shown(sum, Sum::Kept)), [7, 8, 8, 10]);
+        registry.retain("aggregate", |_| false);
+        assert_eq!(shown(3, Sum::Restarts), 3, "the aggregate was deleted, and made again");
+    }
+
+    #[test]
+    fn one_metric_of_a_label_is_forgotten() {
+        let registry = Registry::new();
+        registry.gauge(&VOLUME_BYTES, &["home", "live"]).set(7);
+        registry.gauge(&VOLUME_BYTES, &["work", "live"]).set(7);
+        registry.gauge(&VOLUME_FILES, &["home"]).set(7);
+        registry.forget_of(&VOLUME_BYTES, "volume", "home");
+        let snapshot = registry.snapshot();
+        let is_shown = |name, labels: &[&str]| snapshot.value(name, labels).is_some();
+        assert!(!is_shown("stroop_volume_bytes", &["home", "live"]));
+        assert!(is_shown("stroop_volume_bytes", &["work", "live"]));
+        assert!(is_shown("stroop_volume_files", &["home"]));
     }
 
     #[test]

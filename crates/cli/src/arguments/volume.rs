@@ -79,7 +79,7 @@ pub enum VolumeCommand {
         dry_run: bool,
     },
     /// Take a volume offline, also after a restart: its clients are told that their handles are
-    /// stale, until it is brought back
+    /// stale, and new mounts are denied, until it is brought back
     Offline {
         /// Its name
         name: String,

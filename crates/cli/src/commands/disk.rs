@@ -13,6 +13,7 @@ use admin_api::{
     AdminError, Administration, Code, DiskClear, DiskFail, DiskInfo, DiskReplace, DiskState,
     RaidKind, SpareAdd, SpareRemove,
 };
+use std::collections::BTreeSet;
 use units::ByteSize;
 
 pub(super) fn run(
@@ -162,7 +163,13 @@ fn list(node: &dyn Administration) -> Result<Output, AdminError> {
             3..5 => RaidKind::Raid4,
             _ => RaidKind::Dp,
         };
-        output = output.next(format!("stroop aggr create a1 --disks {unused} --raid {raid}"));
+        let taken: BTreeSet<String> =
+            node.aggregate_list()?.into_iter().map(|aggregate| aggregate.name).collect();
+        // One of these is free: there is one more of them than names that are taken.
+        let mut names = (1..=taken.len() + 1).map(|number| format!("a{number}"));
+        let free = names.find(|name| !taken.contains(name));
+        let name = free.unwrap_or_else(|| "NAME".to_owned());
+        output = output.next(format!("stroop aggr create {name} --disks {unused} --raid {raid}"));
     }
     Ok(output)
 }

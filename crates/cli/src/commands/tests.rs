@@ -125,7 +125,8 @@ fn a_volume_gets_another_name_and_what_becomes_of_clients_is_told() {
     assert_eq!(
         session.ok("stroop volume rename home work"),
         "home: renamed to work\nNFS clients that have /home mounted go on; new mounts, and their \
-         fstab, say /work\nit stays mounted on this machine at /mnt/home\n"
+         fstab, say /work\nit stays mounted on this machine at /mnt/home\na line of /etc/fstab that \
+         mounts home on this machine must say work\n"
     );
     session.fails("stroop volume show home", 3);
     assert!(session.ok("stroop snapshot list work").contains("work@before"));
@@ -189,6 +190,35 @@ fn regression_a_name_that_is_taken_is_what_is_told() {
     assert!(error.contains("there is an aggregate of this name"), "{error}");
     let error = session.fails("stroop aggr create a2 --disks 4 --raid raid4", 3);
     assert!(error.contains("0 of 4 disks are unused"), "{error}");
+}
+
+/// It said a1, which was there.
+#[test]
+fn regression_a_new_aggregate_is_proposed_under_a_free_name() {
+    let session = Session::with_disks(9);
+    let proposed = |name: &str, disks: usize| {
+        let list = session.ok("stroop disk list");
+        let begin = format!(" aggr create {name} --disks {disks} ");
+        assert!(list.contains(&begin), "{begin}: {list}");
+    };
+    proposed("a1", 9);
+    session.ok("stroop aggr create a2 --disks 3 --raid raid4");
+    proposed("a1", 6);
+    session.ok("stroop aggr create a1 --disks 3 --raid raid4");
+    proposed("a3", 3);
+}
+
+/// Its clients have nothing to go on with until it is online.
+#[test]
+fn regression_a_new_name_of_an_offline_volume_does_not_say_that_clients_go_on() {
+    let session = with_volume();
+    session.ok("stroop volume offline home");
+    assert_eq!(
+        session.ok("stroop volume rename home work"),
+        "home: renamed to work\nNFS clients that had /home mounted go on when it is online; new \
+         mounts, and their fstab, say /work\na line of /etc/fstab that mounts home on this \
+         machine must say work\n"
+    );
 }
 
 /// The JSON of a dry run looked like the JSON of the deed.

@@ -168,14 +168,21 @@ fn rename(node: &dyn Administration, request: &VolumeRename) -> Result<Output, A
     let action = if *dry_run { "would be renamed" } else { "renamed" };
     let mut output = Output::of(new_name, &volume)?.line(format!("{name}: {action} to {new_name}"));
     if !volume.exports.is_empty() {
-        output = output.line(format!(
-            "NFS clients that have /{name} mounted go on; new mounts, and their fstab, say \
-             /{new_name}"
-        ));
+        let who = match volume.taken_offline {
+            false => format!("that have /{name} mounted go on"),
+            true => format!("that had /{name} mounted go on when it is online"),
+        };
+        output =
+            output.line(format!("NFS clients {who}; new mounts, and their fstab, say /{new_name}"));
     }
     if !volume.mountpoints.is_empty() {
         output = output
             .line(format!("it stays mounted on this machine at {}", volume.mountpoints.join(", ")));
+    }
+    if !volume.mountpoints.is_empty() || volume.taken_offline {
+        output = output.line(format!(
+            "a line of /etc/fstab that mounts {name} on this machine must say {new_name}"
+        ));
     }
     Ok(if *dry_run { output.planned() } else { output })
 }

@@ -1,17 +1,18 @@
 //! The metrics that are set when somebody asks for them, out of the numbers that status shows.
 //!
-//! Invariants: what is not there any more (a volume, a disk, an aggregate) leaves no series;
-//! nothing waits for the engine.
+//! Invariants: what is not there any more (a volume, a disk, an aggregate) leaves no series; an
+//! aggregate that is out of service has no series of its space, which nobody knows then; its
+//! counters go on from where they were when it is opened again; nothing waits for the engine.
 
 use crate::status::room::Status;
 use admin_api::{
-    AggregateInfo, DiskInfo, HealthCheck, JobInfo, JobKind, JobState, LeavingGroup, MemoryUse,
-    MountInfo, VolumeInfo,
+    AggregateInfo, AggregateState, DiskInfo, HealthCheck, JobInfo, JobKind, JobState, LeavingGroup,
+    MemoryUse, MountInfo, VolumeInfo,
 };
 use platform::watched::RequestKind;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use telemetry::{Definition, definitions};
+use telemetry::{Definition, Sum, definitions};
 use units::BLOCK_SIZE_U64;
 
 /// Bytes of a group that leaves which are free, and nobody's room.
@@ -36,11 +37,10 @@ pub(crate) struct Found<'a> {
 }
 
 impl Status {
-    /// Has a counter be at `sum`, unless it is past it: an aggregate that was opened again counts
-    /// from zero, and a counter never goes back.
+    /// Has a counter grow by what `sum` grew by. An aggregate that was opened again counts from
+    /// zero.
     fn count_to(&self, definition: &'static Definition, labels: &[&str], sum: u64) {
-        let counter = self.registry.counter(definition, labels);
-        counter.add(sum.saturating_sub(counter.get()));
+        self.registry.follow(definition, labels, sum, Sum::Restarts);
     }
 
     /// How good the areas were that an aggregate chose, what it emptied of others, how many stripes
@@ -87,6 +87,35 @@ impl Status {
         }
     }
 
+    /// The space of an aggregate and its log. Out of service it says nothing: no free space would
+    /// be taken for a full aggregate.
+    fn measure_space(&self, info: &AggregateInfo) {
+        if info.state == AggregateState::Offline {
+            for definition in
+                [&definitions::AGGREGATE_BYTES, &definitions::LOG_USED, &definitions::LOG_SIZE]
+            {
+                self.registry.forget_of(definition, "aggregate", &info.name);
+            }
+            return;
+        }
+        let set = |definition, labels: &[&str], value| {
+            self.registry.gauge(definition, labels).set_count(value);
+        };
+        for (kind, bytes) in [
+            ("size", info.size_bytes),
+            ("used", info.used_bytes),
+            ("tiered", info.tiered_bytes),
+            ("metadata", info.metadata_bytes),
+            ("reserve", info.reserve_bytes),
+            ("free", info.free_bytes),
+            ("leaving", info.leaving.map_or(0, |leaving| unusable_bytes(&leaving))),
+        ] {
+            set(&definitions::AGGREGATE_BYTES, &[&info.name, kind], bytes);
+        }
+        set(&definitions::LOG_USED, &[&info.name], info.log_used_bytes);
+        set(&definitions::LOG_SIZE, &[&info.name], info.log_size_bytes);
+    }
+
     fn measure_disk(&self, aggregate: &str, info: &DiskInfo) {
         let state = label(info.state);
         let labels = [aggregate, info.name.as_str(), state.as_str()];
@@ -96,7 +125,9 @@ impl Status {
             ("write", info.write_errors),
             ("checksum", info.checksum_errors),
         ] {
-            self.count_to(&definitions::DISK_ERRORS, &[&info.name, kind], errors);
+            // The disk's label has them, as they were a minute ago at most.
+            let labels = [info.name.as_str(), kind];
+            self.registry.follow(&definitions::DISK_ERRORS, &labels, errors, Sum::Kept);
         }
         let Some(counts) = self.disks.counts(&info.name) else { return };
         for (kind, count) in RequestKind::ALL.into_iter().zip(counts) {
@@ -158,19 +189,7 @@ impl Status {
         for info in aggregates {
             set(&definitions::AGGREGATE_STATE, &[&info.name, &label(info.state)], 1);
             info.disks.iter().for_each(|disk| self.measure_disk(&info.name, disk));
-            for (kind, bytes) in [
-                ("size", info.size_bytes),
-                ("used", info.used_bytes),
-                ("tiered", info.tiered_bytes),
-                ("metadata", info.metadata_bytes),
-                ("reserve", info.reserve_bytes),
-                ("free", info.free_bytes),
-                ("leaving", info.leaving.map_or(0, |leaving| unusable_bytes(&leaving))),
-            ] {
-                set(&definitions::AGGREGATE_BYTES, &[&info.name, kind], bytes);
-            }
-            set(&definitions::LOG_USED, &[&info.name], info.log_used_bytes);
-            set(&definitions::LOG_SIZE, &[&info.name], info.log_size_bytes);
+            self.measure_space(info);
             self.count_to(&definitions::REPAIRED_BLOCKS, &[&info.name], info.repaired_blocks);
             self.measure_writes(&info.name);
             self.measure_consistency_points(&info.name);

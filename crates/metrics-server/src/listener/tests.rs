@@ -8,6 +8,8 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// How often a test looks for what is to happen.
+const YIELDS_MAX: usize = 10_000_000;
 /// More than sockets hold.
 const LARGE: usize = 32 << 20;
 
@@ -112,15 +114,15 @@ fn many_who_ask_at_once_cost_one_look() {
     assert_eq!(source.looks.load(Ordering::Relaxed), 1);
 }
 
-/// Readers that do not read hold nobody up, and of what they do not read there are two copies at
-/// most.
+/// Readers that do not read, as many as there may be, keep nobody out; and of what they do not read
+/// there are two copies at most.
 #[test]
-fn a_slow_reader_costs_only_itself() {
+fn slow_readers_keep_nobody_out() {
     let server = start(short());
     let source = Arc::new(Counted { padding: LARGE, ..Counted::default() });
     server.ready(Arc::clone(&source) as _);
     let mut slow = Vec::new();
-    for _ in 0..8 {
+    for _ in 0..Limits::default().connections_max {
         let mut stream = connect(&server);
         stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
         let mut first = [0; 1024];
@@ -150,25 +152,46 @@ fn who_says_nothing_is_ended_at_its_time() {
     }
 }
 
+/// A client that holds as many connections as it can keeps out nobody who asks.
 #[test]
-fn connections_have_a_limit() {
-    let server = start(Limits { connections_max: 2, ..short() });
+fn silent_connections_keep_nobody_out() {
+    let server = start(short());
     server.ready(Arc::new(Counted::default()));
-    let held: Vec<TcpStream> = (0..2).map(|_| connect(&server)).collect();
-    let mut third = connect(&server);
+    let most = Limits::default().connections_max;
+    let mut silent: Vec<TcpStream> = (0..3 * most).map(|_| connect(&server)).collect();
+    for _ in 0..2 * most {
+        assert_eq!(ask(&server, "/readyz").0, 200);
+        assert_eq!(ask(&server, "/metrics").0, 200);
+        silent.push(connect(&server));
+    }
+}
+
+/// Of two connections one asks and waits for its answer: the other ends when a third comes.
+#[test]
+fn connections_have_a_limit_and_one_that_waits_for_its_request_ends_first() {
+    let never = Duration::from_secs(3600);
+    let limits = Limits { connection_max: never, request_max: never, look_max: never, ..short() };
+    let server = start(Limits { connections_max: 2, ..limits });
+    let source = Arc::new(Counted { hangs: Mutex::new(true), ..Counted::default() });
+    server.ready(Arc::clone(&source) as _);
+    let mut asking = connect(&server);
+    asking.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    // It has its place when the source is asked.
+    let is_asked = || source.looks.load(Ordering::Relaxed) > 0;
+    assert!((0..YIELDS_MAX).any(|_| {
+        std::thread::yield_now();
+        is_asked()
+    }));
+    let mut silent = connect(&server);
+    assert_eq!(ask(&server, "/readyz").0, 200);
     let mut rest = Vec::new();
-    let _ = third.read_to_end(&mut rest);
-    assert!(rest.is_empty(), "it was closed without an answer");
-    drop(held);
-    // As soon as the server has seen that they have gone.
-    let is_answered = || {
-        let mut stream = connect(&server);
-        let _ = stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n");
-        let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer);
-        answer.starts_with(b"HTTP/1.1 200")
-    };
-    while !is_answered() {}
+    let _ = silent.read_to_end(&mut rest);
+    assert!(rest.is_empty(), "the silent one was ended without an answer");
+    *source.hangs.lock() = false;
+    source.let_go.notify_all();
+    let mut answer = String::new();
+    asking.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
 /// A source that hangs is asked once, and the stop does not wait for it.

@@ -111,6 +111,8 @@ fn values_that_make_no_sense_are_named_with_their_line() {
         "line 2: listen.metrics: 'nas1:9290' is neither a port nor an address and a port; write \
          127.0.0.1:9290",
     );
+    let signed = parse("[listen]\nmetrics = \"+9290\"").unwrap_err().to_string();
+    assert!(signed.contains("'+9290' is neither a port nor"), "{signed}");
     let anyone = parse("[listen]\nmetrics = \"[::]:9290\"").unwrap();
     assert_eq!(anyone.metrics, Some("[::]:9290".parse().unwrap()));
     let name = parse("[node]\nname = \"a/b\"").unwrap_err().to_string();

@@ -1,8 +1,9 @@
 //! docs/operator-guide.md: each of its commands runs, in its order, against a real server on disk
 //! files, and answers as the guide says.
 //!
-//! Answers are compared in shape: numbers, sizes, times and the spaces between words may differ, a
-//! line `...` stands for any lines, and ` ...` at the end of a line for the rest of it. A command
+//! Answers are compared in shape: sizes, times, ports, shares and the spaces between words may
+//! differ, counts (a word of digits) may not. A line `...` stands for any lines, and ` ...` at the
+//! end of a line for the rest of it. A command
 //! that only reads is typed again until it answers so: the guide's reader waits, too.
 //!
 //! Where nothing can be mounted the test says so and passes.

@@ -40,15 +40,29 @@ fn value(text: &str, series: &str) -> Option<f64> {
     rest.map(|rest| rest.parse().unwrap())
 }
 
+/// Connections that there may be at a time (docs/metrics.md).
+const CONNECTIONS_MAX: usize = 16;
+
+/// How often a test asks for what is to come: some minutes.
+const TRIES_MAX: usize = 20_000;
+
 /// Metrics that are at least as new as what `is_new` waits for: they are shown for a second.
 fn until(address: SocketAddr, is_new: impl Fn(&str) -> bool) -> String {
-    loop {
-        let (status, text) = get(address, "/metrics");
-        assert_eq!(status, 200, "{text}");
-        if is_new(&text) {
-            return text;
+    let mut text = String::new();
+    for _ in 0..TRIES_MAX {
+        let (status, shown) = get(address, "/metrics");
+        assert_eq!(status, 200, "{shown}");
+        if is_new(&shown) {
+            return shown;
         }
+        text = shown;
     }
+    panic!("what was waited for did not come: {text}");
+}
+
+/// Waits until `is_so`.
+fn wait_until(place: &Place, is_so: impl Fn() -> bool) {
+    assert!((0..TRIES_MAX).any(|_| is_so()), "{}", place.ok(&["status"]));
 }
 
 /// Names of metrics in a text, without the ends of a histogram's samples.
@@ -154,20 +168,67 @@ fn metrics_are_off_unless_they_are_configured() {
     assert!(listeners.iter().all(|listener| listener["protocol"] != "metrics"), "{status}");
 }
 
-/// Scrapers that do not read hold up neither other scrapers, nor clients, nor the stop.
+/// Counters stood still after an outage until they passed their old values, and no free space was
+/// shown meanwhile, as of a full aggregate.
 #[test]
-fn a_slow_scraper_costs_only_itself() {
+fn regression_counters_of_an_aggregate_go_on_after_an_outage() {
+    let (place, server) = Place::with_volume_on("3x64M", ("3", "raid4"));
+    let (mut client, root) = connect(&place);
+    let points = || {
+        let text = place.ok(&["metrics"]);
+        value(&text, "stroop_cp_total{aggregate=\"a1\"}").unwrap()
+    };
+    let space = "stroop_aggregate_bytes{aggregate=\"a1\",kind=\"free\"}";
+    for number in 0..10 {
+        place.ok(&["snapshot", "create", &format!("home@before-{number}")]);
+    }
+    let before = points();
+    assert!(before > 10.0, "{before}");
+    assert!(place.ok(&["metrics"]).contains(space));
+    let away = |number: usize| place.path(&format!("away-{number}"));
+    for number in [1, 2] {
+        fs::rename(place.disk(number), away(number)).unwrap();
+    }
+    // Sooner or later it is written to the disks, which shows that they are gone.
+    let _ = client.create(&root, "file");
+    let is_away = || place.check_codes().contains(&"AGGR_OFFLINE".to_owned());
+    wait_until(&place, is_away);
+    let text = place.ok(&["metrics"]);
+    assert!(!text.contains("stroop_aggregate_bytes{aggregate=\"a1\""), "{text}");
+    assert_eq!(
+        value(&text, "stroop_aggregate_state{aggregate=\"a1\",state=\"offline\"}"),
+        Some(1.0)
+    );
+    for number in [1, 2] {
+        fs::rename(away(number), place.disk(number)).unwrap();
+    }
+    wait_until(&place, || !is_away());
+    let back = points();
+    assert!(back >= before, "{back} < {before}");
+    place.ok(&["snapshot", "create", "home@after"]);
+    let after = points();
+    assert!(after > back, "{after} after {back}");
+    assert!(place.ok(&["metrics"]).contains(space));
+    server.stop();
+}
+
+/// Scrapers that do not read, as many as there may be, hold up neither other scrapers, nor clients,
+/// nor the stop.
+#[test]
+fn slow_scrapers_cost_only_themselves() {
     let place = place();
     let server = place.serve();
     let address = address(&place);
-    let slow: Vec<TcpStream> = (0..8)
+    let slow: Vec<TcpStream> = (0..2 * CONNECTIONS_MAX)
         .map(|_| {
             let mut stream = TcpStream::connect(address).unwrap();
             stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: a").unwrap();
             stream
         })
         .collect();
-    assert_eq!(get(address, "/metrics").0, 200);
+    for path in ["/metrics", "/healthz", "/readyz"] {
+        assert_eq!(get(address, path).0, 200, "{path}");
+    }
     assert!(place.check_codes().is_empty());
     server.stop();
     drop(slow);

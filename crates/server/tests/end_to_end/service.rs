@@ -1,7 +1,10 @@
 //! What a service manager hears of the real binary (sd_notify(3)), and what it gives to shells.
 
 use crate::place::{Place, text};
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::CommandExt as _;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -33,6 +36,50 @@ fn a_service_manager_hears_when_the_server_is_ready_that_it_lives_and_that_it_st
         heard.push(hear());
     }
     assert!(server.wait().unwrap().success());
+}
+
+/// A number of a user that nothing here belongs to.
+const OTHER_USER: u32 = 54_321;
+
+/// One start by root left files that the service's user could not open, and the service never
+/// started again.
+#[test]
+fn root_starts_no_server_on_the_directory_of_another_user() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can give a directory away");
+        return;
+    }
+    let place = Place::new();
+    let give_away = |name: &str| {
+        std::os::unix::fs::chown(place.path(name), Some(OTHER_USER), Some(OTHER_USER)).unwrap();
+    };
+    give_away("state");
+    let refused = place.refused(&["serve"], 5);
+    assert!(refused.contains(&format!("it belongs to user {OTHER_USER}")), "{refused}");
+    assert!(refused.contains(&format!("sudo -u '#{OTHER_USER}' ")), "{refused}");
+    let entries = fs::read_dir(place.path("state")).unwrap();
+    let names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["disks"], "it made nothing");
+    // A check by root makes the lock; it is the owner's.
+    place.stroop(&["check", "aggr", "a1"]);
+    let lock = place.path("state/stroop.lock");
+    assert_eq!(fs::metadata(&lock).unwrap().uid(), OTHER_USER);
+
+    // The lock of a server that root ran before this was refused.
+    std::os::unix::fs::chown(&lock, Some(0), Some(0)).unwrap();
+    fs::set_permissions(&lock, fs::Permissions::from_mode(0o600)).unwrap();
+    let open = fs::Permissions::from_mode(0o711);
+    fs::set_permissions(place.path(""), open.clone()).unwrap();
+    fs::set_permissions(place.path("stroop.toml"), fs::Permissions::from_mode(0o644)).unwrap();
+    let mut command = place.command();
+    let output = command.arg("serve").uid(OTHER_USER).gid(OTHER_USER).output();
+    let Ok(output) = output else {
+        println!("skipped: another user cannot run the program here");
+        return;
+    };
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(5), "{told}");
+    assert!(told.contains("stroop.lock") && told.contains("sudo chown -R --reference="), "{told}");
 }
 
 #[test]

@@ -70,6 +70,7 @@ fn a_volume_is_renamed_while_an_nfs_client_uses_it() {
 /// Its clients are turned away, also after a restart, and go on with what they had.
 #[test]
 fn a_volume_is_offline_until_it_is_brought_back() {
+    const ACCESS: u32 = 13;
     const STALE: u32 = 70;
     let (place, server) = Place::with_volume();
     let (mut client, root) = connect(&place);
@@ -85,7 +86,10 @@ fn a_volume_is_offline_until_it_is_brought_back() {
     let stale = |client: &mut NfsClient| {
         let refused = client.lookup(&root, "large").map(drop).unwrap_err();
         assert_eq!(status(refused), STALE);
-        assert!(client.mount("/home").is_err());
+        // As if there were no such volume.
+        for path in ["/home", "/home/large", "/nothing"] {
+            assert_eq!(status(client.mount(path).unwrap_err()), ACCESS, "{path}");
+        }
     };
     stale(&mut client);
     server.kill();

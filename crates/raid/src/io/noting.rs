@@ -39,8 +39,13 @@ impl Io {
             let Some((note, noted, epoch)) = admitted else { return };
             let io = Arc::clone(self);
             let done = move |result: Result<(), DiskError>| {
+                let is_failed = result.is_err();
                 let result = result.map(|()| epoch);
                 noted(&io, result.map_err(|cause| StoreError::Journal { cause }));
+                if is_failed {
+                    // Whoever waits for room waits in vain.
+                    io.go_on_noting();
+                }
             };
             self.journal.note(epoch, note, Box::new(done));
         }

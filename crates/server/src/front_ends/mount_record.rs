@@ -2,8 +2,9 @@
 //! the server starts.
 //!
 //! One line for each mount: the mode of the directory below as it was before, `i` if it was
-//! immutable then and else `-`, the volume, and the mountpoint with `\\` for a backslash and `\n`
-//! for a new line. The first line says the format.
+//! immutable then and else `-`, the volume's name with `:` and its identity in hexadecimal, and the
+//! mountpoint with `\\` for a backslash and `\n` for a new line. The first line says the format.
+//! Older builds wrote no identity.
 //!
 //! Invariants: what was written is read back the same.
 //!
@@ -12,6 +13,7 @@
 
 use super::mountpoint::Before;
 use std::collections::BTreeMap;
+use units::VolumeUuid;
 
 const HEADER: &str = "stroop mounts 1";
 
@@ -19,6 +21,8 @@ const HEADER: &str = "stroop mounts 1";
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Recorded {
     pub volume: String,
+    /// Which volume it is: another one may have its name by the next start.
+    pub identity: Option<VolumeUuid>,
     /// How the directory below was before it was sealed.
     pub before: Before,
 }
@@ -29,10 +33,11 @@ pub(super) type Record = BTreeMap<String, Recorded>;
 /// The text of a record, with lines that are none.
 pub(super) fn to_text(record: &Record, strange: &[String]) -> String {
     let mut text = format!("{HEADER}\n");
-    for (mountpoint, Recorded { volume, before }) in record {
+    for (mountpoint, Recorded { volume, identity, before }) in record {
         let flag = if before.is_immutable { 'i' } else { '-' };
+        let identity = identity.map(|identity| format!(":{identity}")).unwrap_or_default();
         let place = mountpoint.replace('\\', "\\\\").replace('\n', "\\n");
-        text.push_str(&format!("{:04o} {flag} {volume} {place}\n", before.mode));
+        text.push_str(&format!("{:04o} {flag} {volume}{identity} {place}\n", before.mode));
     }
     for line in strange {
         text.push_str(&format!("{line}\n"));
@@ -60,9 +65,19 @@ fn from_line(line: &str) -> Option<(String, Recorded)> {
         "-" => false,
         _ => return None,
     };
-    let volume = words.next().filter(|volume| !volume.is_empty())?.to_owned();
+    let volume = words.next().filter(|volume| !volume.is_empty())?;
+    let (volume, identity) = match volume.split_once(':') {
+        Some((volume, identity)) => (volume, Some(identity_of(identity)?)),
+        None => (volume, None),
+    };
     let mountpoint = unescaped(words.next()?).filter(|place| place.starts_with('/'))?;
-    Some((mountpoint, Recorded { volume, before: Before { mode, is_immutable } }))
+    let before = Before { mode, is_immutable };
+    Some((mountpoint, Recorded { volume: volume.to_owned(), identity, before }))
+}
+
+fn identity_of(text: &str) -> Option<VolumeUuid> {
+    let number = u128::from_str_radix(text, 16).ok().filter(|_| text.len() == 32)?;
+    Some(VolumeUuid(number.to_be_bytes()))
 }
 
 fn unescaped(text: &str) -> Option<String> {
@@ -92,7 +107,9 @@ mod tests {
             [("/mnt/home", 0o755, false), ("/a b/\\n\nc\\", 0, true), ("/", 0o1777, false)]
         {
             let before = Before { mode, is_immutable };
-            record.insert(place.to_owned(), Recorded { volume: "home.a1".to_owned(), before });
+            let identity = (mode != 0).then_some(VolumeUuid([0xA1; 16]));
+            let volume = "home.a1".to_owned();
+            record.insert(place.to_owned(), Recorded { volume, identity, before });
         }
         let text = to_text(&record, &[]);
         assert_eq!(text.lines().count(), 4, "{text}");
@@ -109,6 +126,7 @@ mod tests {
             "9 - home /mnt",
             "17777 - home /mnt",
             "0755 - home mnt",
+            "0755 - home:a1 /mnt",
         ] {
             let (record, told) = from_text(&format!("{HEADER}\n{strange}\n{good}\n"));
             assert_eq!((record.len(), &told), (1, &vec![strange.to_owned()]));

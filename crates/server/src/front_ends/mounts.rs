@@ -39,7 +39,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use units::shell_word;
+use units::{VolumeUuid, shell_word};
 
 /// The file of the state directory with the record.
 const RECORD_FILE: &str = "mounts";
@@ -246,8 +246,14 @@ impl Mounts {
             return Err(failed("it was given up, because its path did not answer".to_owned()));
         }
         let unknown = Before { mode: 0, is_immutable: true };
+        let identity = self.identity_of(&request.volume);
+        let expected = before.as_ref().and_then(|known| known.identity);
+        if attempt.wish == Wish::Recorded && expected.is_some() && identity != expected {
+            return Err(failed(another_volume(&request.volume)));
+        }
         let recorded = Recorded {
             volume: request.volume.clone(),
+            identity,
             before: before.as_ref().map_or(found.unwrap_or(unknown), |known| known.before),
         };
         let add = |record: &mut Record| drop(record.insert(place.clone(), recorded));
@@ -345,19 +351,24 @@ impl Mounts {
     /// The mounts of a volume are of another name from now on, here and, unless this fails, at the
     /// next start. The kernel shows the old name until then.
     pub(super) fn rename(&self, volume: &str, new_name: &str) -> io::Result<()> {
+        let identity = self.identity_of(new_name);
+        // Another volume had its name when a mount of that was made, and is away.
+        let is_its = |one: &Recorded| {
+            one.volume == volume && (one.identity.is_none() || one.identity == identity)
+        };
         let is_recorded = {
             let mut held = self.held.lock();
             let Held { mounted, lingering, record, .. } = &mut *held;
             for one in mounted.values_mut().chain(lingering).filter(|one| one.volume == volume) {
                 one.volume = new_name.to_owned();
             }
-            record.values().any(|one| one.volume == volume)
+            record.values().any(is_its)
         };
         if !is_recorded {
             return Ok(());
         }
         self.change_record(|record| {
-            for one in record.values_mut().filter(|one| one.volume == volume) {
+            for one in record.values_mut().filter(|one| is_its(one)) {
                 one.volume = new_name.to_owned();
             }
         })
@@ -401,10 +412,12 @@ impl Mounts {
     /// Makes one of them, if that can be done.
     pub(super) fn bring_one_back(&self, request: MountCreate) {
         let MountCreate { volume, mountpoint } = &request;
-        let detached = match self.is_served(volume) {
+        let expected = self.held.lock().record.get(mountpoint).and_then(|known| known.identity);
+        let detached = match self.identity_of(volume) {
+            None => Err(format!("volume '{volume}' is not in service")),
+            found if expected.is_some() && found != expected => Err(another_volume(volume)),
             // Nobody asks for a path that may hang, before there is something to mount.
-            true => detach_dead(Path::new(mountpoint)).map_err(|error| error.to_string()),
-            false => Err(format!("volume '{volume}' is not in service")),
+            _ => detach_dead(Path::new(mountpoint)).map_err(|error| error.to_string()),
         };
         let made = detached.and_then(|_| {
             let made = self.mount(&request, &Attempt::new(Wish::Recorded));
@@ -434,12 +447,13 @@ impl Mounts {
         !held.is_stopping && !held.failed.is_empty()
     }
 
-    fn is_served(&self, volume: &str) -> bool {
+    /// Which volume is served under a name, if one is.
+    fn identity_of(&self, volume: &str) -> Option<VolumeUuid> {
         let (sender, receiver) = std::sync::mpsc::channel();
         let answered = move |answer| drop(sender.send(answer));
         let call = file_service::calls::Root { name: volume.to_owned() };
         self.service.root(&file_service::Caller::root(), call, Box::new(answered));
-        receiver.recv().is_ok_and(|answer| answer.is_ok())
+        receiver.recv().ok()?.ok().map(|root| root.handle.volume)
     }
 
     /// Ends a mount, or gives up one that is missing.
@@ -603,4 +617,9 @@ fn refused(request: &MountCreate, error: &MountError) -> AdminError {
         }
         _ => refused(Code::Failed, "cannot mount at", mountpoint),
     }
+}
+
+/// Why a mount of the record is not made, if another volume has the name of its volume.
+fn another_volume(volume: &str) -> String {
+    format!("the volume '{volume}' that was mounted is away, and another one has its name")
 }

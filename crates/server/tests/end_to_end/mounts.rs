@@ -275,3 +275,35 @@ fn regression_a_copy_of_a_mount_in_another_namespace_is_not_waited_for() {
     end(first);
     end(second);
 }
+
+/// The server mounted a new volume of the same name where that of an aggregate had been that was
+/// away, and programs wrote into the wrong one.
+#[test]
+fn regression_another_volume_of_the_name_is_not_mounted_in_its_place() {
+    if !can_mount() {
+        return;
+    }
+    let (place, server) = Place::with_volume_on("4x64M", ("2", "none"));
+    place.ok(&["aggr", "create", "b1", "--disks", "2", "--raid", "none"]);
+    let directory = place.path("mnt");
+    fs::create_dir(&directory).unwrap();
+    let mountpoint = Mountpoint(directory);
+    place.ok(&["mount", "home", mountpoint.text()]);
+    server.stop();
+    let away = |number: usize| place.path(&format!("away-{number}"));
+    for number in [1, 2] {
+        fs::rename(place.disk(number), away(number)).unwrap();
+    }
+    let server = place.serve();
+    place.ok(&["volume", "create", "home", "--size", "20M", "--aggr", "b1"]);
+    let missing = || place.json(&["mount"])["records"][0]["missing"].as_str().map(str::to_owned);
+    while missing().is_some_and(|cause| !cause.contains("another one has its name")) {}
+    assert!(missing().is_some(), "it is mounted");
+    place.ok(&["volume", "rename", "home", "other"]);
+    server.stop();
+    for number in [1, 2] {
+        fs::rename(away(number), place.disk(number)).unwrap();
+    }
+    let _server = place.serve();
+    assert_eq!(missing(), None, "the right one is mounted again");
+}

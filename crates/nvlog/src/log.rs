@@ -494,8 +494,8 @@ impl Log {
     /// enough; at once if the log has no copies.
     pub fn when_copies_named(&self, done: WriteDone) {
         match &self.0.copies {
-            Some(copies) => copies.when_named(done),
-            None => done(Ok(())),
+            Some(copies) if !mutation::broken(Rule::ServedBeforeNamed) => copies.when_named(done),
+            _ => done(Ok(())),
         }
     }
 

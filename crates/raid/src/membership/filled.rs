@@ -5,6 +5,7 @@ use crate::membership::filling::{Rebuild, Task, Way};
 use crate::membership::{GroupState, Members};
 use media::{Device, MediaError};
 use ondisk::label::DiskLabel;
+use platform::mutation::{self, Rule};
 use std::sync::Arc;
 
 impl Members {
@@ -103,7 +104,7 @@ impl Members {
 
     /// The disk takes the place when the log has no copy any more on the one that has it.
     fn take_over_after_log(self: &Arc<Self>, task: Task) {
-        if self.log_disks.is_on(task.place) {
+        if self.log_disks.is_on(task.place) && !mutation::broken(Rule::LogLeftBehind) {
             return self.waiting_for_log.lock().push(task);
         }
         self.take_over(task);

@@ -66,7 +66,10 @@ pub fn lives_of(rule: Rule) -> Lives {
         _ => FrontEnd::None,
     };
     let losing = match rule {
-        Rule::PartialParityForgotten | Rule::WrittenBlocksForgotten => Some(RaidKind::Raid4),
+        Rule::PartialParityForgotten
+        | Rule::WrittenBlocksForgotten
+        | Rule::ServedBeforeNamed
+        | Rule::LogLeftBehind => Some(RaidKind::Raid4),
         Rule::SuspectRowsKept => Some(RaidKind::Dp),
         _ => None,
     };
@@ -113,7 +116,8 @@ pub fn lives_of(rule: Rule) -> Lives {
     let log_copies =
         matches!(rule, Rule::LogCopyTrusted | Rule::JoiningCopyTrusted | Rule::StaleCopyRead);
     let lives = Lives { front_end, operator, mix, losing, wide, ..Lives::default() };
-    Lives { damaged, lacking, log_copies, ..lives }
+    let log_on_disks = matches!(rule, Rule::ServedBeforeNamed | Rule::LogLeftBehind);
+    Lives { damaged, lacking, log_copies, log_on_disks, ..lives }
 }
 
 /// Breaks one rule, and lives seeds until one finds something.

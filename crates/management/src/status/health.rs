@@ -127,7 +127,7 @@ fn journal_back(name: &str, journal: &str) -> String {
 }
 
 /// What is wrong with copies of the journal, and what to do.
-fn lost_copies(info: &AggregateInfo) -> Option<(String, String)> {
+fn lost_copies(info: &AggregateInfo, is_log_on_disks: bool) -> Option<(String, String)> {
     let copies = &info.journal_copies;
     let lost: Vec<_> = copies.iter().filter(|copy| copy.state == JournalCopyState::Lost).collect();
     let names: Vec<&str> = lost.iter().map(|copy| copy.name.as_str()).collect();
@@ -142,11 +142,16 @@ fn lost_copies(info: &AggregateInfo) -> Option<(String, String)> {
             copies.len(),
             causes.join("; ")
         );
-        let action = format!(
-            "bring {} back: it is taken back within seconds; or name another place under [node] \
-             journal, and start the server again",
-            names.join(", ")
-        );
+        let action = match is_log_on_disks {
+            true => "nothing, if it goes within a minute: another disk gets a copy; else see \
+                     'stroop disk list'"
+                .to_owned(),
+            false => format!(
+                "bring {} back: it is taken back within seconds; or name another place under \
+                 [node] journal, and start the server again",
+                names.join(", ")
+            ),
+        };
         (message, action)
     })
 }
@@ -180,7 +185,7 @@ pub(crate) fn check_aggregate(
         add_with(Vec::new(), "JOURNAL_FAILED", Severity::Error, message, &action);
     }
     if let (None, None, Some((message, action))) =
-        (&summary.failure, &summary.log_failure, lost_copies(info))
+        (&summary.failure, &summary.log_failure, lost_copies(info, summary.is_log_on_disks))
     {
         add_with(Vec::new(), "JOURNAL_DEGRADED", Severity::Warning, message, &action);
     }
@@ -521,6 +526,7 @@ const fn is_full(left_bytes: u64, size_bytes: u64) -> bool {
 mod tests {
     use super::*;
     use crate::node::Seen;
+    use admin_api::JournalCopy;
     use admin_api::memory::MemoryAdministration;
     use admin_api::{
         AdminError, Administration as _, AggregateCreate, Code, TieringPolicy, VolumeCreate,
@@ -660,6 +666,21 @@ mod tests {
         assert!(action.starts_with("bring journal file /journal/1.log back"), "{action}");
         assert!(action.contains("stroop shutdown") && action.contains("stroop serve"), "{action}");
         assert!(!action.contains("disk list"), "{action}");
+    }
+
+    #[test]
+    fn a_copy_of_a_journal_on_the_disks_is_not_to_be_brought_back_by_hand() {
+        let (mut info, mut summary) = aggregate();
+        let (name, cause) = ("/dev/a".to_owned(), Some("it is gone".to_owned()));
+        info.journal_copies = vec![JournalCopy { name, state: JournalCopyState::Lost, cause }];
+        let action = |info: &AggregateInfo, summary: &AggregateSummary| {
+            let check = check_aggregate(info, summary, JOURNAL).remove(0);
+            assert_eq!(check.code, "JOURNAL_DEGRADED");
+            check.action
+        };
+        assert!(action(&info, &summary).starts_with("bring /dev/a back"));
+        summary.is_log_on_disks = true;
+        assert!(action(&info, &summary).contains("another disk gets a copy"));
     }
 
     #[test]

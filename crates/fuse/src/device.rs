@@ -4,6 +4,7 @@
 //! the requests that were read from one in a list of its own: loops do not contend for it. A reply
 //! goes to the descriptor that its request was read from.
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::ioctl;
@@ -23,7 +24,7 @@ pub(crate) enum Received {
     Request(usize),
     /// Nothing; wait again.
     Nothing,
-    /// The file system was unmounted.
+    /// The file system was unmounted, or cut off.
     Unmounted,
 }
 
@@ -50,10 +51,21 @@ impl Device {
         Ok(new)
     }
 
+    /// Whether the kernel has not ended the connection.
+    pub(crate) fn is_connected(&self) -> bool {
+        let mut asked = [PollFd::new(&self.0, PollFlags::IN)];
+        let now = Timespec::default();
+        match rustix::event::poll(&mut asked, Some(&now)) {
+            Ok(_) => !asked[0].revents().contains(PollFlags::ERR),
+            Err(_) => true,
+        }
+    }
+
     /// Waits for a request.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
         match rustix::io::read(&self.0, buffer) {
-            Ok(0) | Err(Errno::NODEV) => Ok(Received::Unmounted),
+            // CONNABORTED: an administrator has cut it, by the kernel's file for that.
+            Ok(0) | Err(Errno::NODEV | Errno::CONNABORTED) => Ok(Received::Unmounted),
             Ok(length) => Ok(Received::Request(length)),
             // NOENT: the request was interrupted before it was read.
             Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => Ok(Received::Nothing),

@@ -4,13 +4,11 @@
 //! Fails: [`MountError`]; a mountpoint is looked at before anything is mounted, so that the error
 //! says what is wrong with it.
 
+use crate::connection::Connection;
 use crate::device::Device;
 use crate::{MountError, MountOptions};
 use rustix::fs::{Mode, OFlags};
-use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, UnmountFlags, fsconfig_create, fsmount,
-    fsopen,
-};
+use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
     recvmsg, socketpair,
@@ -156,7 +154,7 @@ fn unescape(text: &str) -> String {
 }
 
 /// The kernel's number of the FUSE connection that is mounted at `path`.
-pub(crate) fn connection(path: &Path) -> Option<u32> {
+pub(crate) fn connection_number(path: &Path) -> Option<u32> {
     mounted_at(path).filter(|mounted| mounted.kind.starts_with("fuse")).map(|at| at.device_minor)
 }
 
@@ -268,7 +266,7 @@ fn receive_descriptor(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
 }
 
 /// Unmounts; true if the connection is at its end, false if programs keep it alive.
-pub(crate) fn unmount(path: &Path, connection: Option<u32>) -> io::Result<bool> {
+pub(crate) fn unmount(path: &Path, connection: Option<&Connection>) -> io::Result<bool> {
     // What shared mappings hold must reach the service before the connection is cut: programs may
     // be in the mount, or in copies of it in other namespaces.
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -277,36 +275,13 @@ pub(crate) fn unmount(path: &Path, connection: Option<u32>) -> io::Result<bool> 
     }
     match rustix::mount::unmount(path, UnmountFlags::NOFOLLOW) {
         // Nobody was in it. The kernel has ended the connection, unless there are copies.
-        Ok(()) => return Ok(connection.is_none_or(has_ended)),
+        Ok(()) => return Ok(connection.is_none_or(Connection::cut)),
         Err(rustix::io::Errno::BUSY) => {}
         Err(rustix::io::Errno::PERM) => return unmount_by_helper(path),
         Err(error) => return Err(error.into()),
     }
     detach(path)?;
-    Ok(cut(connection))
-}
-
-/// Ends a connection that programs may still use; false if that cannot be done.
-pub(crate) fn cut(connection: Option<u32>) -> bool {
-    connection.is_some_and(|connection| abort(connection).is_ok())
-}
-
-/// The same of a connection that may be at its end already.
-fn has_ended(connection: u32) -> bool {
-    abort(connection).map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |()| true)
-}
-
-/// Cuts a connection: requests under way and to come fail. The control file system may be mounted
-/// nowhere (in containers it is not), so it is opened without a place.
-fn abort(connection: u32) -> io::Result<()> {
-    let context = fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    fsconfig_create(&context)?;
-    let flags = FsMountFlags::FSMOUNT_CLOEXEC;
-    let control = fsmount(&context, flags, MountAttrFlags::empty())?;
-    let file = format!("{connection}/abort");
-    let file = rustix::fs::openat(&control, file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
-    rustix::io::write(&file, b"1")?;
-    Ok(())
+    Ok(connection.is_some_and(Connection::cut))
 }
 
 /// Frees the mountpoint at once.
@@ -352,7 +327,7 @@ mod tests {
         assert_eq!(mounted_type(folder.path()).as_deref(), Some(KIND));
         assert_eq!(detach_dead(folder.path()).unwrap(), 0);
         assert!(folder.path().metadata().unwrap().is_dir());
-        assert!(cut(connection(folder.path())));
+        assert!(mount.connection.as_ref().unwrap().cut());
         let refused = check_mountpoint(folder.path());
         assert!(matches!(refused, Err(MountError::Dead { .. })), "{refused:?}");
         assert_eq!(detach_dead(folder.path()).unwrap(), 1);

@@ -30,6 +30,7 @@
 #![deny(unsafe_code)]
 
 mod abi;
+mod connection;
 mod convert;
 #[expect(unsafe_code, reason = "system calls on the device of FUSE")]
 mod device;
@@ -47,6 +48,7 @@ mod server;
 mod session;
 mod unsettled;
 
+use connection::Connection;
 use device::Device;
 use file_service::{Caller, Entry, FileService, FsError, calls};
 use kernel_mount::Looked;
@@ -167,8 +169,8 @@ impl PreparedMount {
 #[derive(Debug)]
 pub struct FuseMount {
     mountpoint: PathBuf,
-    /// The kernel's number for this connection; none if it could not be read.
-    connection: Option<u32>,
+    /// None if its number could not be read.
+    connection: Option<Connection>,
     loops: Vec<JoinHandle<io::Result<()>>>,
     settling: Option<Settling>,
 }
@@ -218,9 +220,9 @@ impl FuseMount {
         (transfer_bytes, shared_locks): (u32, bool),
     ) -> io::Result<()> {
         session::handshake(device, transfer_bytes, shared_locks)?;
-        self.connection = kernel_mount::connection(&self.mountpoint);
-        if let Some(connection) = self.connection {
-            kernel_mount::set_read_ahead(connection, transfer_bytes);
+        let number = kernel_mount::connection_number(&self.mountpoint);
+        if let Some(number) = number {
+            kernel_mount::set_read_ahead(number, transfer_bytes);
         }
         let unsettled = server.unsettled();
         let same = Arc::clone(&unsettled);
@@ -238,6 +240,7 @@ impl FuseMount {
             // Where the device cannot be opened again (fusermount3 did it), loops share it.
             devices.push(device.sibling().map_or_else(|_| Arc::clone(device), Arc::new));
         }
+        self.connection = number.map(|number| Connection::new(number, &devices));
         for (number, device) in devices.into_iter().enumerate() {
             let server = Arc::clone(server);
             let body = move || {
@@ -266,7 +269,12 @@ impl FuseMount {
     /// namespaces.
     #[must_use]
     pub fn is_at_mountpoint(&self) -> bool {
-        kernel_mount::connection(&self.mountpoint) == self.connection
+        let shown = kernel_mount::connection_number(&self.mountpoint);
+        // In this order: an ended connection's number may be another's.
+        match &self.connection {
+            Some(own) => shown == Some(own.number()) && own.lives(),
+            None => shown.is_none(),
+        }
     }
 
     /// Waits until somebody unmounts it.
@@ -290,13 +298,13 @@ impl FuseMount {
     fn unmount(&mut self) -> Result<(), MountError> {
         if self.is_mounted() {
             let ended = if self.is_at_mountpoint() {
-                let ended = kernel_mount::unmount(&self.mountpoint, self.connection);
+                let ended = kernel_mount::unmount(&self.mountpoint, self.connection.as_ref());
                 ended.map_err(|source| {
                     let path = self.mountpoint.clone();
                     MountError::Unmount { path, source }
                 })?
             } else {
-                kernel_mount::cut(self.connection)
+                self.connection.as_ref().is_some_and(Connection::cut)
             };
             if !ended {
                 // Programs keep the connection alive; the loops serve them and end after them, and

@@ -21,7 +21,7 @@ fn mounts_lead_to_directories() {
     assert_eq!(client.mount(b"/vol/directory/inner"), Ok(inner.clone()));
     assert_eq!(client.mount(b"vol//directory/inner/"), Ok(inner));
     assert_ne!(client.mount(b"/other").unwrap(), root);
-    assert_eq!(client.mount(b"/none").err(), Some(2));
+    assert_eq!(client.mount(b"/none").err(), Some(13));
     assert_eq!(client.mount(b"/vol/none").err(), Some(2));
     assert_eq!(client.mount(b"/vol/file").err(), Some(20));
     assert_eq!(client.mount(b"/").err(), Some(13));

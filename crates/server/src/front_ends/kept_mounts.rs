@@ -71,7 +71,7 @@ impl KeptMounts {
     pub(crate) fn unmount(&self, request: &MountRemove) -> Result<MountInfo, AdminError> {
         let place = &request.mountpoint;
         let (mounts, wanted) = (Arc::clone(&self.mounts), request.clone());
-        let ended = self.work.on(place, move || mounts.unmount(&wanted));
+        let ended = self.work.on_or_after(place, move || mounts.unmount(&wanted));
         ended.unwrap_or_else(|error| {
             let error = match error {
                 NoAnswer::Hangs => format!(

@@ -5,7 +5,8 @@
 //! - Each work has a thread of its own, and is waited for for a limited time. What hangs costs its
 //!   caller that time, and nobody else anything.
 //! - One work at a time has a path, so a path that hangs costs one thread, however often somebody
-//!   asks for it.
+//!   asks for it. What is to be done in any case is done after the work that hangs, by its thread;
+//!   of several, the last one.
 //!
 //! Fails: [`NoAnswer`]. Work that hangs goes on when its path answers; what it does is its own.
 
@@ -38,9 +39,33 @@ pub(super) enum NoAnswer {
 /// What shares the paths that are worked on.
 #[derive(Default)]
 struct Busy {
-    /// Whether the work was waited for in vain.
-    paths: Mutex<BTreeMap<String, bool>>,
+    paths: Mutex<BTreeMap<String, Work>>,
     ended: Condvar,
+}
+
+/// The work that a path has.
+#[derive(Default)]
+struct Work {
+    /// Whether it was waited for in vain.
+    hangs: bool,
+    /// What is done after it.
+    then: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl Busy {
+    /// The path's work has ended, and so has, after this, what was to be done after it.
+    fn end(&self, path: &str) {
+        loop {
+            let mut paths = self.paths.lock();
+            let Some(then) = paths.get_mut(path).and_then(|work| work.then.take()) else {
+                paths.remove(path);
+                break;
+            };
+            drop(paths);
+            then();
+        }
+        self.ended.notify_all();
+    }
 }
 
 /// See the module.
@@ -64,7 +89,7 @@ impl PathWork {
 
     /// Whether work on a path was waited for in vain, and goes on.
     pub(super) fn hangs(&self, path: &str) -> bool {
-        self.busy.paths.lock().get(path).is_some_and(|hangs| *hangs)
+        self.busy.paths.lock().get(path).is_some_and(|work| work.hangs)
     }
 
     /// Begins work on a path. Work on it that is under way is waited for.
@@ -76,9 +101,15 @@ impl PathWork {
         path: &str,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<Begun<T>, NoAnswer> {
+        self.enter(path)?;
+        self.start(path, work)
+    }
+
+    /// Takes a path for work. Work on it that is under way is waited for.
+    fn enter(&self, path: &str) -> Result<(), NoAnswer> {
         let mut paths = self.busy.paths.lock();
-        let is_busy = |paths: &mut BTreeMap<String, bool>| paths.contains_key(path);
-        if paths.get(path) == Some(&true)
+        let is_busy = |paths: &mut BTreeMap<String, Work>| paths.contains_key(path);
+        if paths.get(path).is_some_and(|work| work.hangs)
             || self.busy.ended.wait_while_for(&mut paths, is_busy, self.wait_max).timed_out()
         {
             return Err(NoAnswer::Hangs);
@@ -86,22 +117,29 @@ impl PathWork {
         if paths.len() >= PATHS_MAX {
             return Err(NoAnswer::TooMany);
         }
-        paths.insert(path.to_owned(), false);
-        drop(paths);
+        paths.insert(path.to_owned(), Work::default());
+        Ok(())
+    }
+
+    /// Begins work on a path that was taken for it.
+    fn start<T: Send + 'static>(
+        &self,
+        path: &str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<Begun<T>, NoAnswer> {
         let done = Arc::new((Mutex::new(None), Condvar::new()));
         let (theirs, busy, name) = (Arc::clone(&done), Arc::clone(&self.busy), path.to_owned());
         let spawned = spawn("path", move || {
             let result = work();
-            busy.paths.lock().remove(&name);
-            busy.ended.notify_all();
             let (slot, changed) = &*theirs;
             *slot.lock() = Some(result);
             changed.notify_all();
+            busy.end(&name);
         });
         match spawned {
             Ok(_) => Ok(Begun { path: path.to_owned(), busy: Arc::clone(&self.busy), done }),
             Err(error) => {
-                self.busy.paths.lock().remove(path);
+                self.busy.end(path);
                 Err(NoAnswer::Thread(error))
             }
         }
@@ -117,6 +155,28 @@ impl PathWork {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, NoAnswer> {
         self.begin(path, work)?.wait(self.wait_max)
+    }
+
+    /// The same; if other work on the path hangs, this is done after it.
+    ///
+    /// # Errors
+    /// [`NoAnswer`]; after [`NoAnswer::Hangs`] it is done as soon as the path answers.
+    pub(super) fn on_or_after<T: Send + 'static>(
+        &self,
+        path: &str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, NoAnswer> {
+        loop {
+            match self.enter(path) {
+                Ok(()) => return self.start(path, work)?.wait(self.wait_max),
+                Err(NoAnswer::Hangs) => {}
+                Err(error) => return Err(error),
+            }
+            if let Some(other) = self.busy.paths.lock().get_mut(path) {
+                other.then = Some(Box::new(move || drop(work())));
+                return Err(NoAnswer::Hangs);
+            }
+        }
     }
 
     /// How long work is waited for.
@@ -138,8 +198,8 @@ impl<T> Begun<T> {
             return Ok(result);
         }
         drop(result);
-        if let Some(hangs) = self.busy.paths.lock().get_mut(&self.path) {
-            *hangs = true;
+        if let Some(work) = self.busy.paths.lock().get_mut(&self.path) {
+            work.hangs = true;
         }
         Err(NoAnswer::Hangs)
     }
@@ -148,7 +208,7 @@ impl<T> Begun<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc::channel;
+    use std::sync::mpsc::{TryRecvError, channel};
 
     #[test]
     fn work_that_hangs_is_not_waited_for_and_keeps_no_other_away() {
@@ -165,18 +225,24 @@ mod tests {
         assert!(matches!(again, Err(NoAnswer::Hangs)), "{again:?}");
         let patient = PathWork { busy: Arc::clone(&work.busy), wait_max: PATH_WAIT_MAX };
         assert_eq!(patient.on("/other", || 7).unwrap(), 7);
+        let (then, was_done) = channel::<()>();
+        let later = work.on_or_after("/hangs", move || drop(then));
+        assert!(matches!(later, Err(NoAnswer::Hangs)), "{later:?}");
+        assert_eq!(was_done.try_recv(), Err(TryRecvError::Empty));
         drop(release);
-        let _ = has_ended.recv();
+        let _ = (has_ended.recv(), was_done.recv());
         let mut paths = work.busy.paths.lock();
         work.busy.ended.wait_while(&mut paths, |paths| paths.contains_key("/hangs"));
         drop(paths);
         assert_eq!(patient.on("/hangs", || 8).unwrap(), 8);
+        assert_eq!(patient.on_or_after("/hangs", || 9).unwrap(), 9);
     }
 
     #[test]
     fn paths_that_hang_have_a_limit() {
         let work = PathWork::new(PATH_WAIT_MAX);
-        work.busy.paths.lock().extend((0..PATHS_MAX).map(|number| (format!("/{number}"), true)));
+        let paths = (0..PATHS_MAX).map(|number| (format!("/{number}"), Work::default()));
+        work.busy.paths.lock().extend(paths);
         let refused = work.on("/one-more", || ());
         assert!(matches!(refused, Err(NoAnswer::TooMany)), "{refused:?}");
     }

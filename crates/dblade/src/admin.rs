@@ -9,6 +9,7 @@ use crate::change::owed;
 use crate::engine::{Done, Engine};
 use crate::error::EngineError;
 use crate::features::{self, FeatureInUse};
+use crate::retiring::LogRemoval;
 use crate::served::{ServedVolume, VolumeKind};
 use crate::summary::{AggregateSummary, SnapshotSummary, VolumeSummary};
 use crate::{log_copies, log_places, names, offline, retiring, service};
@@ -315,14 +316,16 @@ impl Engine {
         aggregate.set_tiering(number, tiering, Box::new(committed));
     }
 
-    /// Ends the service of an aggregate for good. When the engine answers, nobody finds it any
-    /// more; its disks may be used when nothing of it is left ([`Engine::is_closed`]).
+    /// Ends the service of an aggregate for good, without a last consistency point: it answers at
+    /// once, also beside a log that hangs. From then on nobody finds the aggregate; its disks may
+    /// be used when nothing of it is left ([`Engine::is_closed`]).
     pub fn retire_aggregate(self: &Arc<Self>, name: &str, done: Done<()>) {
         retiring::retire(self, name, done);
     }
 
-    /// Takes away the log of an aggregate that is deleted, if there is one.
-    pub fn remove_log(&self, aggregate: AggregateUuid, done: Done<()>) {
+    /// Takes away the log of an aggregate that is deleted, if there is one. It may wait for a place
+    /// that hangs.
+    pub fn remove_log(&self, aggregate: AggregateUuid, done: Done<LogRemoval>) {
         retiring::remove_log(self, aggregate, done);
     }
 

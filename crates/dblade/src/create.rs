@@ -3,12 +3,16 @@
 //! Order: labels, log, then the first consistency point, which writes the first superblock. Before
 //! that the disks hold no aggregate: a crash on the way leaves labelled disks without a superblock,
 //! which `--force` takes again.
+//!
+//! Fails: [`EngineError`]. Until the first consistency point the labels and the log are taken back
+//! ([`crate::unmaking`]).
 
 use crate::engine::{Done, Engine};
 use crate::error::EngineError;
 use crate::log_copies::{self, open_log_on};
 use crate::log_places;
 use crate::served::VolumeKind;
+use crate::unmaking::{self, Begun};
 use affinity::{AffinityId, AffinityKind};
 use aggregate::{Aggregate, AggregateIdentity, BlockSide, LateJournal, Parts, format_block_side};
 use cowfs::budget::Budget;
@@ -98,6 +102,7 @@ impl Engine {
         let kind = request.kind;
         let logs = &*self.configuration.logs;
         let log_regions = log_places::regions_for_log(logs, &request.disks, request.media);
+        let disks = request.disks.clone();
         let groups = groups_of(kind, request.disks, request.group_size).into_iter();
         let create = CreateRequest {
             name: request.name,
@@ -114,7 +119,10 @@ impl Engine {
             &*self.configuration.entropy,
             journal,
             Box::new(move |store| match store {
-                Ok(store) => this.create_log(store, late, traditional, done),
+                Ok(store) => {
+                    let begun = Begun { aggregate: store.aggregate().0, disks };
+                    this.create_log((store, begun), late, traditional, done);
+                }
                 Err(error) => done(Err(error.into())),
             }),
         );
@@ -122,7 +130,7 @@ impl Engine {
 
     fn create_log(
         self: &Arc<Self>,
-        store: Store,
+        (store, begun): (Store, Begun),
         journal: Arc<LateJournal>,
         traditional: bool,
         done: Done<()>,
@@ -132,7 +140,10 @@ impl Engine {
         let identity = AggregateIdentity { name, aggregate, log };
         let disk = match log_places::for_a_new_one(self, &store, aggregate) {
             Ok(disk) => disk,
-            Err(cause) => return done(Err(EngineError::journal(&identity.name, &cause))),
+            Err(cause) => {
+                let error = EngineError::journal(&identity.name, &cause);
+                return unmaking::give_up(self, begun, error, done);
+            }
         };
         let log_identity = LogIdentity { aggregate, log };
         let (this, engine) = (Arc::clone(self), Arc::clone(self));
@@ -151,9 +162,12 @@ impl Engine {
                         superblock_slot: 1,
                         cache: Arc::new(this.cache.of_another()),
                     };
-                    this.create_image(parts, traditional, done);
+                    this.create_image((parts, begun), traditional, done);
                 }
-                Err(error) => done(Err(EngineError::journal(&identity.name, &error))),
+                Err(error) => {
+                    let error = EngineError::journal(&identity.name, &error);
+                    unmaking::give_up(&this, begun, error, done);
+                }
             };
         let formatted = move |outcome: Result<(), nvlog::LogError>| match outcome {
             Ok(()) => {
@@ -167,10 +181,18 @@ impl Engine {
         Log::format(&disk, log_identity, Box::new(formatted));
     }
 
-    fn create_image(self: &Arc<Self>, parts: OpenParts, traditional: bool, done: Done<()>) {
+    fn create_image(
+        self: &Arc<Self>,
+        (parts, begun): (OpenParts, Begun),
+        traditional: bool,
+        done: Done<()>,
+    ) {
         let mut block_side = match format_block_side(&parts.store.geometry(), traditional) {
             Ok(block_side) => block_side,
-            Err(error) => return done(Err(error.into())),
+            Err(error) => {
+                drop(parts);
+                return unmaking::give_up(self, begun, error.into(), done);
+            }
         };
         let name = parts.identity.name.clone();
         let (now, entropy) = (self.configuration.clock.wall(), &*self.configuration.entropy);

@@ -17,7 +17,7 @@ use platform::mutation::{self, Rule};
 use platform::sync::{Mutex, RwLock};
 use platform::{Clock, Disk, DiskError, Entropy};
 use rustc_hash::FxHashMap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use units::{AggregateUuid, BLOCK_SIZE_U64, VolumeUuid};
@@ -135,6 +135,10 @@ const LOG_SHARE: u64 = 8;
 /// the freeze.
 const LOG_FILL_MAX: f64 = 0.6;
 
+/// Volumes of deleted aggregates that are remembered. Clients of more than these are told to wait
+/// while any aggregate is away whose volumes nobody knows.
+const GONE_VOLUMES_MAX: usize = 100_000;
+
 /// See the module.
 pub struct Engine {
     pub(crate) configuration: Configuration,
@@ -161,6 +165,9 @@ pub(crate) struct Register {
     pub going: BTreeMap<VolumeUuid, AggregateUuid>,
     /// How often volumes came back with an aggregate that had been in service.
     pub losses: FxHashMap<VolumeUuid, u64>,
+    /// Volumes that went with aggregates which were deleted since the start; at most
+    /// [`GONE_VOLUMES_MAX`].
+    pub gone: BTreeSet<VolumeUuid>,
 }
 
 /// The volumes of an aggregate that is away.
@@ -332,10 +339,20 @@ impl Engine {
         !is_served && self.absence_of(volume) == FsError::Stale
     }
 
+    /// Volumes went with their aggregate: their handles are stale, whatever else is away.
+    pub(crate) fn note_gone(&self, volumes: impl IntoIterator<Item = VolumeUuid>) {
+        let gone = &mut self.register.write().gone;
+        let room = GONE_VOLUMES_MAX.saturating_sub(gone.len());
+        gone.extend(volumes.into_iter().take(room));
+    }
+
     /// What to tell a client whose handle leads to no volume in service: it is gone, or it is away
     /// or about to go.
     pub(crate) fn absence_of(&self, volume: VolumeUuid) -> FsError {
         let register = self.register.read();
+        if register.gone.contains(&volume) {
+            return FsError::Stale;
+        }
         let is_away = register.away.values().any(|away| away.may_have(volume));
         match is_away || register.going.contains_key(&volume) {
             true => FsError::Offline,

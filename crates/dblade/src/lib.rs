@@ -48,6 +48,7 @@ mod spares;
 mod statistics;
 mod summary;
 mod tending;
+mod unmaking;
 
 pub use admin::VolumeRequest;
 pub use aggregate::{AreaChoice, Tiering, TieringPolicy, Tuning};
@@ -61,6 +62,7 @@ pub use nvlog::{CopyState, CopyStatus};
 pub use open::Recovery;
 pub use outages::Outage;
 pub use probe::Probe;
+pub use retiring::LogRemoval;
 pub use served::{ServedVolume, VolumeKind, VolumeNames};
 pub use service::Service;
 pub use summary::{AggregateSummary, SnapshotSummary, VolumeSummary};

@@ -25,7 +25,7 @@ use aggregate::Aggregate;
 use file_service::FsError;
 use std::any::Any;
 use std::sync::{Arc, Weak};
-use units::AggregateUuid;
+use units::{AggregateUuid, VolumeUuid};
 
 impl Engine {
     /// Aggregates that were in service and are away, in order of name.
@@ -57,17 +57,33 @@ impl Engine {
         (summaries, outages)
     }
 
-    /// The names of the volumes of an aggregate that is away, in order; none if they are not known.
+    /// The volumes of an aggregate, in service or away, with their names; `None` if they are not
+    /// known.
     #[must_use]
-    pub fn volumes_away(&self, aggregate: &AggregateUuid) -> Option<Vec<String>> {
-        match self.register.read().away.get(aggregate)? {
-            AwayVolumes::Unknown => None,
-            AwayVolumes::Known(volumes) => {
-                let mut names: Vec<String> = volumes.values().cloned().collect();
-                names.sort();
-                Some(names)
+    pub fn volumes_of(&self, aggregate: &AggregateUuid) -> Option<Vec<(VolumeUuid, String)>> {
+        let mut volumes: Vec<(VolumeUuid, String)> = Vec::new();
+        let mut is_known =
+            self.aggregates().iter().any(|one| one.parts.identity.aggregate == *aggregate);
+        for served in self.volumes() {
+            if served.aggregate.parts.identity.aggregate == *aggregate {
+                volumes.push((served.environment.identity, served.name()));
             }
         }
+        if let Some(AwayVolumes::Known(away)) = self.register.read().away.get(aggregate) {
+            is_known = true;
+            volumes.extend(away.iter().map(|(volume, name)| (*volume, name.clone())));
+        }
+        volumes.sort_by(|a, b| a.1.cmp(&b.1));
+        volumes.dedup();
+        is_known.then_some(volumes)
+    }
+
+    /// An aggregate is deleted: handles of its volumes are stale from now on, whatever other
+    /// aggregates are away.
+    pub fn forget_deleted(&self, aggregate: AggregateUuid) {
+        let volumes = self.volumes_of(&aggregate).unwrap_or_default();
+        self.note_gone(volumes.into_iter().map(|(volume, _)| volume));
+        self.forget_aggregate(aggregate);
     }
 
     /// Clients shall wait for an aggregate that could not be opened: it is known to exist.

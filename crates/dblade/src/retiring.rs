@@ -3,8 +3,12 @@
 //! Whoever deletes an aggregate has noted that durably before (`management/src/disks/deleted.rs`),
 //! and erases its labels when nothing is left of it: see [`Engine::is_closed`].
 //!
-//! Invariants: handles of its volumes are stale from then on; nothing of another aggregate is
-//! touched, not even on a device that both have had for their logs.
+//! Invariants:
+//! - Handles of its volumes are stale from then on.
+//! - Nothing of another aggregate is touched, not even on a device that both have had for their
+//!   logs.
+//! - Nobody waits for a last consistency point: a log or a disk that hangs delays the erasure
+//!   alone.
 //!
 //! Fails: [`EngineError`].
 
@@ -29,19 +33,13 @@ pub(crate) fn retire(engine: &Arc<Engine>, name: &str, done: Done<()>) {
     for served in engine.volumes() {
         if Arc::ptr_eq(&served.aggregate, &aggregate) {
             served.set_gone();
+            engine.note_gone([served.environment.identity]);
             engine.unregister_volume(&served);
         }
     }
-    let (same, closed) = (Arc::clone(engine), Arc::clone(&aggregate));
-    let stopped = move |_| {
-        forget(&same, &closed);
-        done(Ok(()));
-    };
-    match aggregate.is_failed() {
-        true => stopped(()),
-        // What its last consistency point comes to matters to nobody.
-        false => aggregate.stop(Box::new(move |_| stopped(()))),
-    }
+    aggregate.halt();
+    forget(engine, &aggregate);
+    done(Ok(()));
 }
 
 fn forget(engine: &Engine, aggregate: &Arc<Aggregate>) {
@@ -51,55 +49,59 @@ fn forget(engine: &Engine, aggregate: &Arc<Aggregate>) {
     engine.aggregates.lock().remove(&parts.identity.name);
 }
 
+/// What became of the log of an aggregate that is deleted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LogRemoval {
+    /// Nothing of it is left.
+    Removed,
+    /// A device of it cannot be opened, and why: it is gone, or another aggregate has it.
+    Left(String),
+}
+
 /// See [`Engine::remove_log`].
-pub(crate) fn remove_log(engine: &Engine, aggregate: AggregateUuid, done: Done<()>) {
+pub(crate) fn remove_log(engine: &Engine, aggregate: AggregateUuid, done: Done<LogRemoval>) {
     let places = log_places::outside(engine, aggregate);
-    let is_alone = places.len() == 1;
-    remove_from(places, (aggregate, is_alone), Ok(()), done);
+    remove_from(places, aggregate, Ok(LogRemoval::Removed), done);
 }
 
 /// Takes the log away from all places. One that fails does not keep it in the others.
 fn remove_from(
     mut places: Vec<Arc<dyn LogProvider>>,
-    (aggregate, is_alone): (AggregateUuid, bool),
-    outcome: Result<(), EngineError>,
-    done: Done<()>,
+    aggregate: AggregateUuid,
+    outcome: Result<LogRemoval, EngineError>,
+    done: Done<LogRemoval>,
 ) {
     let Some(place) = places.pop() else { return done(outcome) };
-    let removed = move |removed: Result<(), EngineError>| {
-        remove_from(places, (aggregate, is_alone), outcome.and(removed), done);
+    let removed = move |removed: Result<LogRemoval, EngineError>| {
+        let both = match (outcome, removed) {
+            (Err(error), _) | (_, Err(error)) => Err(error),
+            (Ok(LogRemoval::Removed), Ok(other)) => Ok(other),
+            (Ok(left), Ok(_)) => Ok(left),
+        };
+        remove_from(places, aggregate, both, done);
     };
-    remove_copy(&*place, (aggregate, is_alone), Box::new(removed));
+    remove_copy(&*place, aggregate, Box::new(removed));
 }
 
-fn remove_copy(
-    place: &dyn LogProvider,
-    (aggregate, is_alone): (AggregateUuid, bool),
-    done: Done<()>,
-) {
-    let refused = |cause: &str| EngineError::journal(&aggregate.to_string(), &cause);
+fn remove_copy(place: &dyn LogProvider, aggregate: AggregateUuid, done: Done<LogRemoval>) {
     match place.remove(aggregate) {
-        Ok(true) => return done(Ok(())),
+        Ok(true) => return done(Ok(LogRemoval::Removed)),
         Ok(false) => {}
-        Err(cause) => return done(Err(refused(&cause))),
+        Err(cause) => return done(Err(EngineError::journal(&aggregate.to_string(), &cause))),
     }
     match place.open(aggregate) {
         Ok(disk) => clear_if_its(&disk, aggregate, done),
-        Err(LogUnavailable::Missing(_)) => done(Ok(())),
-        // Another aggregate may have it, or it is gone: the copy there counts for nothing.
-        Err(LogUnavailable::Failed(cause)) if !is_alone => {
-            tracing::warn!(%aggregate, cause, "a copy of its journal is left");
-            done(Ok(()));
-        }
-        Err(LogUnavailable::Failed(cause)) => done(Err(refused(&cause))),
+        Err(LogUnavailable::Missing(_)) => done(Ok(LogRemoval::Removed)),
+        Err(LogUnavailable::Failed(cause)) => done(Ok(LogRemoval::Left(cause))),
     }
 }
 
 /// Clears a device, if it has the log of the aggregate.
-fn clear_if_its(disk: &Arc<dyn Disk>, aggregate: AggregateUuid, done: Done<()>) {
+fn clear_if_its(disk: &Arc<dyn Disk>, aggregate: AggregateUuid, done: Done<LogRemoval>) {
     let same = Arc::clone(disk);
     let ended = move |outcome: Result<(), DiskError>| {
-        done(outcome.map_err(|error| EngineError::journal(&aggregate.to_string(), &error)));
+        let cleared = outcome.map(|()| LogRemoval::Removed);
+        done(cleared.map_err(|error| EngineError::journal(&aggregate.to_string(), &error)));
     };
     let read = move |blocks: Result<Vec<BlockRef>, DiskError>| {
         let blocks = match blocks {

@@ -35,6 +35,7 @@ mod outage;
 mod probe;
 mod quarantine;
 mod restores;
+mod retiring;
 mod sizes;
 mod superblock;
 mod sync;

@@ -12,7 +12,7 @@ use crate::events::Events;
 use crate::jobs::Jobs;
 use crate::node::Node;
 use crate::ports::{DiskSource, FrontEnds, JournalPlaces, Process, StateFile};
-use crate::recovery::{Recovery, Tries};
+use crate::recovery::{Erasing, Recovery, Tries};
 use crate::scrub::Scrubs;
 use crate::status::Status;
 use crate::volumes::Volumes;
@@ -112,6 +112,7 @@ impl Management {
             checks: Arc::clone(&checks),
             journals: Arc::clone(&journals),
             tries: Tries::default(),
+            erasing: Erasing::default(),
             probed_nanoseconds: AtomicU64::default(),
             recoveries: Mutex::default(),
         });
@@ -152,7 +153,7 @@ impl Management {
     /// Opens every aggregate that the disks hold.
     pub fn open_aggregates(&self) {
         self.events.note_start();
-        self.recovery.finish_deletions();
+        self.recovery.resume_deletions();
         self.recovery.open_aggregates();
         self.jobs.look();
         self.events.look(&self.status, &self.jobs);
@@ -166,7 +167,7 @@ impl Management {
         self.recovery.probe_journals();
         // A disk that left and is there again within the second was away all the same.
         self.events.look_without_file(&self.status, &self.jobs);
-        self.recovery.finish_deletions();
+        self.recovery.resume_deletions();
         self.recovery.bring_back();
         self.jobs.look();
         self.events.look(&self.status, &self.jobs);

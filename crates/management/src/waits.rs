@@ -13,6 +13,8 @@ use crate::refusals::refusal;
 use admin_api::{AdminError, Code};
 use dblade::EngineError;
 use platform::sync::{Condvar, Mutex};
+use platform::thread::spawn;
+use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{TryRecvError, sync_channel};
 use std::time::Duration;
@@ -105,6 +107,26 @@ impl Waits {
         }
     }
 
+    /// Begins work on a thread of its own, because it may hang. A node without threads does it here
+    /// and now.
+    ///
+    /// # Errors
+    /// If there is no thread for it.
+    pub(crate) fn begin<T: Clone + Send + 'static>(
+        &self,
+        name: &str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<Arc<Ending<T>>> {
+        let ending = Arc::new(Ending::default());
+        if self.0.is_some() {
+            ending.end(work());
+            return Ok(ending);
+        }
+        let same = Arc::clone(&ending);
+        spawn(name, move || same.end(work()))?;
+        Ok(ending)
+    }
+
     /// How something ended, if it ends within `patience`.
     pub(crate) fn wait_a_while<T: Clone>(
         &self,
@@ -148,7 +170,6 @@ impl Waits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use platform::thread::spawn;
 
     #[test]
     fn answers_come_from_other_threads_or_not_at_all() {
@@ -188,6 +209,16 @@ mod tests {
         let mut kept = None;
         assert_eq!(waits.wait_for::<u32>(|done| kept = Some(done)), None, "nothing is left to do");
         assert!(!waits.pause(Duration::from_secs(1000)));
+    }
+
+    #[test]
+    fn work_that_hangs_is_waited_for_a_while_and_goes_on() {
+        let waits = Waits::default();
+        let (release, released) = sync_channel::<u32>(1);
+        let ending = waits.begin("hangs", move || released.recv().unwrap()).unwrap();
+        assert_eq!(waits.wait_a_while(&ending, Duration::from_millis(1)), None);
+        release.send(7).unwrap();
+        assert_eq!(waits.wait_a_while(&ending, Duration::MAX), Some(7));
     }
 
     #[test]

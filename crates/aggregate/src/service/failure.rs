@@ -35,6 +35,22 @@ impl Aggregate {
     /// was answered and still gathers for the log goes there: the log is another disk. The first
     /// failure counts.
     pub fn fail(self: &Arc<Self>, error: AggregateError) {
+        let told = error.clone();
+        if self.end_service(error) {
+            let aggregate = &self.parts.identity.name;
+            tracing::error!(aggregate, error = %told, "out of service");
+        }
+    }
+
+    /// Takes the aggregate out of service because it is deleted. Nobody wants a last consistency
+    /// point of it: one that is under way ends where it is, as in a failure. So nobody waits for a
+    /// disk or a log that hangs.
+    pub fn halt(self: &Arc<Self>) {
+        self.end_service(AggregateError::Stopping);
+    }
+
+    /// Whether this ended the service: it may have ended before.
+    fn end_service(self: &Arc<Self>, error: AggregateError) -> bool {
         let (waiting, error, is_first) = {
             let mut state = self.state.lock();
             let is_first = state.failure.is_none();
@@ -47,13 +63,13 @@ impl Aggregate {
         };
         self.failed.store(true, Ordering::Release);
         if is_first {
-            tracing::error!(aggregate = %self.parts.identity.name, %error, "out of service");
             self.parts.log.push();
             self.let_go_of_memory();
         }
         waiting.into_iter().for_each(|done| done(Err(error.clone())));
         self.wake_for_room();
         Waker::wake_all(self.pool.end_refill());
+        is_first
     }
 
     /// Lets go of everything that waits: the world that would have ended it is gone (a simulated

@@ -17,9 +17,10 @@
 //! Invariants:
 //! - What is added is durable before anything is erased.
 //! - At most [`DELETED_MAX`] are kept; the oldest of which nothing is to be erased goes first.
+//! - A text that cannot be read is never written over. Lines that this build does not know stay.
 //!
-//! Fails: a text that cannot be read is told, and labels are believed then; one that cannot be
-//! written refuses a deletion.
+//! Fails: a text that cannot be read is told as long as it stands. Labels are believed then, and no
+//! aggregate is deleted. A text that cannot be written refuses a deletion.
 
 use crate::fields::{NOTHING, escape, parse_identity, print_identity, unescape};
 use crate::ports::StateFile;
@@ -32,13 +33,16 @@ use units::{AggregateUuid, DiskUuid, Timestamp};
 
 /// The first line.
 const TITLE: &str = "stroop-deleted-aggregates 1";
+/// What comes of a file that cannot be read.
+const CONSEQUENCE: &str =
+    "disks of deleted aggregates are taken for disks of aggregates that are out of service";
 /// Deleted aggregates that are remembered: a disk that returns later than so many is told as the
 /// rest of an aggregate that is out of service.
 const DELETED_MAX: usize = 1_000;
 const JOURNAL: &str = "journal";
 
 /// An aggregate that was deleted.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Deleted {
     pub identity: AggregateUuid,
     pub name: String,
@@ -56,10 +60,22 @@ impl Deleted {
     }
 }
 
+/// What a text says.
+#[derive(PartialEq, Eq, Default, Debug)]
+struct Text {
+    list: Vec<Deleted>,
+    /// Lines that this build does not know.
+    strange: Vec<String>,
+}
+
 /// See the module.
 pub(crate) struct DeletedAggregates {
     file: Arc<dyn StateFile>,
     list: Mutex<Vec<Deleted>>,
+    /// Lines that this build does not know. They are kept.
+    strange: Vec<String>,
+    /// Why the file cannot be read: it is left as it is.
+    failure: Option<String>,
     /// Whose holder writes the file.
     writing: Mutex<()>,
 }
@@ -67,22 +83,39 @@ pub(crate) struct DeletedAggregates {
 impl DeletedAggregates {
     /// Those that a file tells of.
     pub(crate) fn of(file: Arc<dyn StateFile>) -> Self {
-        let list = match file
-            .load()
-            .map_err(|error| error.to_string())
-            .and_then(|text| parse(&text))
-        {
-            Ok(list) => list,
+        let text = file.load().map_err(|error| error.to_string()).and_then(|text| parse(&text));
+        let (Text { list, strange }, failure) = match text {
+            Ok(text) => (text, None),
             Err(cause) => {
-                tracing::error!(
-                    cause,
-                    "the list of deleted aggregates cannot be read: disks of theirs that return \
-                     are taken for disks of aggregates that are out of service"
-                );
-                Vec::new()
+                let failure = format!("the file 'deleted-aggregates' cannot be read: {cause}");
+                tracing::error!("{failure}; {CONSEQUENCE}");
+                (Text::default(), Some(failure))
             }
         };
-        Self { file, list: Mutex::new(list), writing: Mutex::default() }
+        if !strange.is_empty() {
+            tracing::warn!(lines = strange.len(), "unknown lines among the deleted aggregates");
+        }
+        Self { file, list: Mutex::new(list), strange, failure, writing: Mutex::default() }
+    }
+
+    /// Why the file cannot be read, if it cannot.
+    pub(crate) fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    /// What is wrong with the file, and what that comes to.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        let lines = self.strange.len();
+        match &self.failure {
+            Some(failure) => {
+                Some(format!("{failure}. No aggregate can be deleted, and {CONSEQUENCE}"))
+            }
+            None if lines == 0 => None,
+            None => Some(format!(
+                "{lines} lines of the file 'deleted-aggregates' are unknown to this build, and are \
+                 kept. If they are of deleted aggregates, {CONSEQUENCE}"
+            )),
+        }
     }
 
     /// The deleted aggregate of this identity.
@@ -103,10 +136,14 @@ impl DeletedAggregates {
     /// Notes that an aggregate is deleted, durably.
     ///
     /// # Errors
-    /// If that cannot be written; it is not deleted then.
+    /// If that cannot be written, or what was written cannot be read; it is not deleted then.
     pub(crate) fn add(&self, deleted: Deleted) -> io::Result<()> {
+        if let Some(failure) = &self.failure {
+            return Err(io::Error::other(failure.clone()));
+        }
         let _writing = self.writing.lock();
         let mut list = self.list.lock().clone();
+        list.retain(|one| one.identity != deleted.identity);
         list.push(deleted);
         if list.len() > DELETED_MAX
             && let Some(at) = list.iter().position(|one| !one.is_pending())
@@ -114,7 +151,7 @@ impl DeletedAggregates {
             list.remove(at);
         }
         if !mutation::broken(Rule::DeletionUnnoted) {
-            self.file.store(&print(&list))?;
+            self.file.store(&print(&list, &self.strange))?;
         }
         *self.list.lock() = list;
         Ok(())
@@ -129,7 +166,7 @@ impl DeletedAggregates {
             if let Some(one) = list.iter_mut().find(|one| one.identity == *identity) {
                 change(one);
             }
-            print(&list)
+            print(&list, &self.strange)
         };
         if !mutation::broken(Rule::DeletionUnnoted)
             && let Err(error) = self.file.store(&text)
@@ -139,7 +176,7 @@ impl DeletedAggregates {
     }
 }
 
-fn print(list: &[Deleted]) -> String {
+fn print(list: &[Deleted], strange: &[String]) -> String {
     let mut text = format!("{TITLE}\n");
     for Deleted { identity, name, time, disks, has_journal } in list {
         let disks: Vec<String> = disks.iter().map(|disk| print_identity(Some(disk.0))).collect();
@@ -152,20 +189,25 @@ fn print(list: &[Deleted]) -> String {
             if disks.is_empty() { NOTHING.to_owned() } else { disks.join(",") }
         ));
     }
+    strange.iter().for_each(|line| text.extend([line, "\n"]));
     text
 }
 
-fn parse(text: &str) -> Result<Vec<Deleted>, String> {
-    let mut lines = (1..).zip(text.lines());
+fn parse(text: &str) -> Result<Text, String> {
+    let mut lines = text.lines();
     match lines.next() {
-        Some((_, TITLE)) => {}
-        Some((_, other)) => return Err(format!("it begins with '{}'", other.escape_debug())),
-        None => return Ok(Vec::new()),
+        Some(TITLE) => {}
+        Some(other) => return Err(format!("it begins with '{}'", other.escape_debug())),
+        None => return Ok(Text::default()),
     }
-    let parsed = lines.map(|(number, line)| {
-        deleted(line).ok_or_else(|| format!("line {number} is no deleted aggregate"))
-    });
-    parsed.collect()
+    let mut parsed = Text::default();
+    for line in lines {
+        match deleted(line) {
+            Some(one) => parsed.list.push(one),
+            None => parsed.strange.push(line.to_owned()),
+        }
+    }
+    Ok(parsed)
 }
 
 fn deleted(line: &str) -> Option<Deleted> {
@@ -251,15 +293,44 @@ pub(crate) mod tests {
         assert!(!table.has(&one(1).identity));
     }
 
+    /// The next deletion wrote over it, and with it all that could have been mended.
     #[test]
-    fn a_text_that_is_none_is_refused_by_its_line() {
-        let good = print(&[one(1)]);
-        assert_eq!(parse(&good), Ok(vec![one(1)]));
-        assert_eq!(parse(""), Ok(Vec::new()));
-        for wrong in ["journal", "- 7 - a1 -", "x"] {
-            assert!(parse(&format!("{good}{wrong}\n")).unwrap_err().contains("line 3"), "{wrong}");
+    fn regression_a_text_that_cannot_be_read_is_left_as_it_is() {
+        for wrong in ["something", "stroop-deleted-aggregates 2\nx"] {
+            let file = Arc::new(File::default());
+            wrong.clone_into(&mut file.text.lock());
+            let table = DeletedAggregates::of(Arc::clone(&file) as Arc<dyn StateFile>);
+            assert!(table.failure().unwrap().contains("it begins with"));
+            assert!(table.trouble().unwrap().contains("No aggregate can be deleted"));
+            table.add(one(1)).unwrap_err();
+            assert_eq!(*file.text.lock(), wrong);
         }
-        assert!(parse("something").is_err());
+    }
+
+    #[test]
+    fn lines_that_nobody_knows_are_told_and_kept() {
+        for strange in ["journal", "- 7 - a1 -", "x"] {
+            let file = Arc::new(File::default());
+            let of = || DeletedAggregates::of(Arc::clone(&file) as Arc<dyn StateFile>);
+            *file.text.lock() = print(&[one(1)], &[strange.to_owned()]);
+            let table = of();
+            assert!(table.failure().is_none() && table.trouble().unwrap().contains("1 lines"));
+            table.add(one(2)).unwrap();
+            table.note(&one(1).identity, |one| one.disks.clear());
+            assert_eq!(of().strange, [strange]);
+            assert!(of().pending().contains(&one(2)));
+        }
+        assert_eq!(parse(""), Ok(Text::default()));
+        assert_eq!(DeletedAggregates::of(Arc::new(File::default())).trouble(), None);
+    }
+
+    /// The first of two was found ever after, and the second pending for ever.
+    #[test]
+    fn regression_an_aggregate_is_in_the_list_once() {
+        let table = DeletedAggregates::of(Arc::new(File::default()));
+        table.add(Deleted { has_journal: false, ..one(1) }).unwrap();
+        table.add(one(1)).unwrap();
+        assert_eq!(table.pending(), [one(1)]);
     }
 
     #[test]

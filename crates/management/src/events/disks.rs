@@ -74,12 +74,13 @@ pub(crate) struct Disks(pub Vec<KnownDisk>);
 
 impl Disks {
     /// Takes in a look at the aggregates in sight; what has happened. `unopened` are those that are
-    /// known and could not be opened.
+    /// known and could not be opened; `is_deleted` tells whether an administrator deleted one.
     pub(crate) fn observe(
         &mut self,
         now: u64,
         sights: &[Sight<'_>],
         unopened: &[AggregateUuid],
+        is_deleted: impl Fn(&AggregateUuid) -> bool,
     ) -> Vec<Happening> {
         let mut happened = Vec::new();
         let before = std::mem::take(&mut self.0);
@@ -93,7 +94,12 @@ impl Disks {
                 gone.insert((known.aggregate, known.owner.clone()));
             }
         }
-        happened.extend(gone.into_iter().map(|(_, owner)| {
+        happened.extend(gone.into_iter().map(|(identity, owner)| {
+            if is_deleted(&identity) {
+                let cause = "an administrator deleted it; disks of it that were missing bring \
+                             nothing back";
+                return Happening::new(EventSeverity::Info, "AGGR_DELETED", owner, cause);
+            }
             let cause = "none of its disks is there any more";
             Happening::new(EventSeverity::Warning, "AGGR_NOT_FOUND", owner, cause).next(
                 "attach its disks, and it is opened by itself; nothing, if they were given to \

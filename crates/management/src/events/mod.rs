@@ -14,6 +14,7 @@
 //! | `EVENTS_DAMAGED` | entries of the file of events could not be read |
 //! | `AGGR_OPENED` | an aggregate came into service, and what was replayed |
 //! | `AGGR_NOT_FOUND` | no disk of an aggregate is there any more that was known before |
+//! | `AGGR_DELETED` | an administrator deleted an aggregate |
 //! | `JOURNAL_REPLACED` | the journal of an aggregate was lost, and a new one was made |
 //! | `DISK_MISSING` | a disk of an aggregate left, or was not found at the start |
 //! | `DISK_FAILED` | a disk failed, or an administrator failed it |

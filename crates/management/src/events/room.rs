@@ -143,7 +143,8 @@ impl Events {
         let mut happened = self.opened();
         let disks = &mut kept.table.disks;
         let before = disks.0.clone();
-        happened.extend(disks.observe(now, &sights, &unopened));
+        let is_deleted = |one: &AggregateUuid| self.recovery.disks.deleted.has(one);
+        happened.extend(disks.observe(now, &sights, &unopened, is_deleted));
         let has_changed = disks.0 != before;
         let turns = jobs.take_turns();
         happened.extend(turns.iter().filter_map(|job| turn_of(job, &summaries)));

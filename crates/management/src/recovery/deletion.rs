@@ -1,14 +1,16 @@
 //! `stroop aggr delete`: an aggregate ends, and its disks are free.
 //!
 //! Order: it is noted durably that the aggregate is deleted ([`crate::disks::deleted`]); it leaves
-//! service; when nothing of it is left, the labels of its disks are erased and its journal is
-//! removed. After a crash the next start does the rest, so that there is the whole aggregate, or
-//! none and free disks.
+//! service without a last consistency point, so that nobody waits for a journal or a disk that
+//! hangs; when nothing of it is left, the labels of its disks are erased and its journal is
+//! removed ([`crate::recovery::erasing`]). After a crash the next start does the rest, so that
+//! there is the whole aggregate, or none and free disks.
 //!
 //! Invariants:
 //! - An aggregate in service has no volumes but what it is itself.
 //! - What cannot be looked at (the volumes of an aggregate out of service) goes only by force, and
 //!   so do the files of a traditional volume.
+//! - No volume goes that is mounted on this machine.
 //! - Only disks that were there are erased. One that returns later is left as it is, and brings
 //!   nothing back.
 //! - A dry run reads, and writes nothing.
@@ -17,18 +19,18 @@
 
 use crate::disks::deleted::Deleted;
 use crate::disks::labels::Found;
-use crate::disks::table::Content;
 use crate::recovery::room::Recovery;
 use admin_api::{AdminError, AggregateDelete, AggregateInfo, Code, DiskState, Removal};
 use aggregate::Aggregate;
 use dblade::{ServedVolume, VolumeKind};
-use platform::Disk;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use units::{AggregateUuid, DiskUuid, shell_word};
 
 const MESSAGE: &str = "cannot delete aggregate";
+/// What to do about a list of deleted aggregates that cannot be read.
+const MEND_LIST: &str = "mend the file or move it away, and start the server again";
 /// Names that an error shows; the others are counted.
 const NAMES_MAX: usize = 8;
 /// How long a look at the disks waits to see whether the node still runs.
@@ -56,7 +58,8 @@ impl Recovery {
         // Whoever holds it keeps its disks open.
         let is_served = doomed.served.take().is_some();
         let Doomed { identity, name, .. } = &doomed;
-        let mut consequences = self.consequences(&doomed);
+        // One on its own disks goes with them.
+        let has_journal = self.has_journal(*identity);
         if !wanted.dry_run {
             let deleted = Deleted {
                 identity: *identity,
@@ -73,24 +76,36 @@ impl Recovery {
             tracing::warn!(aggregate = name, "an administrator deletes an aggregate");
             if is_served {
                 let engine = &self.node.engine;
-                self.node
+                let retired = self
+                    .node
                     .waits
-                    .request(MESSAGE, name, |done| engine.retire_aggregate(name, done))?;
+                    .request(MESSAGE, name, |done| engine.retire_aggregate(name, done));
+                // It may have lost its disks meanwhile, and left service by itself.
+                retired.or_else(|error| match error.code {
+                    Code::NotFound => Ok(()),
+                    _ => Err(error),
+                })?;
             }
             self.forget(*identity, name);
             self.await_closed(*identity);
             self.finish_deletions();
-            consequences.extend(self.left_to_do(identity));
         }
+        // What was done is told as it came out.
+        let left = self.disks.deleted.find(identity).unwrap_or_default();
+        let consequences =
+            consequences(&doomed, &left, has_journal.then(|| self.journals.title(identity)));
         let (object, dry_run) = (name.clone(), wanted.dry_run);
         Ok(Removal { object, consequences, freed_bytes: 0, dry_run })
     }
 
     /// Nobody waits for the aggregate any more, and its disks are nobody's.
-    fn forget(&self, identity: AggregateUuid, name: &str) {
-        self.disks.keep(name, &[]);
+    pub(super) fn forget(&self, identity: AggregateUuid, name: &str) {
+        // Another aggregate of this name may be in service, and keeps its disks.
+        if self.node.engine.aggregate_named(name).is_none() {
+            self.disks.keep(name, &[]);
+        }
         self.node.offline.lock().retain(|one| one.identity != identity);
-        self.node.engine.forget_aggregate(identity);
+        self.node.engine.forget_deleted(identity);
         self.node.front_ends.set_away(identity, false);
         for (volume, of) in self.node.front_ends.exported() {
             if self.node.engine.is_gone(of) {
@@ -99,84 +114,16 @@ impl Recovery {
         }
     }
 
-    /// What is still to be erased, in words.
-    fn left_to_do(&self, identity: &AggregateUuid) -> Vec<String> {
-        let Some(left) = self.disks.deleted.find(identity) else { return Vec::new() };
-        let mut words = Vec::new();
-        if !left.disks.is_empty() {
-            words.push(format!(
-                "{} of its disks could not be erased yet, and are when they can be read and written \
-                 again",
-                left.disks.len()
-            ));
-        }
-        if left.has_journal {
-            words.push(
-                "its journal could not be removed yet, and is when that can be done".to_owned(),
-            );
-        }
-        words
-    }
-
-    /// Erases what is left of aggregates that were deleted.
-    pub(crate) fn finish_deletions(&self) {
-        for deleted in self.disks.deleted.pending() {
-            let identity = deleted.identity;
-            // What was asked of its disks before must not land on those of another.
-            if !self.node.engine.is_closed(&identity) {
-                continue;
-            }
-            if !deleted.disks.is_empty() {
-                self.erase_disks(&deleted);
-            }
-            if deleted.has_journal {
-                let engine = &self.node.engine;
-                let removed = self.node.waits.request("cannot remove", &deleted.name, |done| {
-                    engine.remove_log(identity, done)
-                });
-                match removed {
-                    Ok(()) => self.disks.deleted.note(&identity, |one| one.has_journal = false),
-                    Err(error) => tracing::warn!(aggregate = deleted.name, %error, "its journal"),
-                }
-            }
-        }
-    }
-
-    fn erase_disks(&self, deleted: &Deleted) {
-        let mut names = self.disks.names();
-        names.retain(|name| !self.disks.is_held(name) && !self.checks.table.has_disk(name));
-        for name in names {
-            let Content::Member(disk, label) = self.disks.look(&name) else { continue };
-            if label.aggregate != deleted.identity || !deleted.disks.contains(&label.disk) {
-                continue;
-            }
-            match self.erase(disk) {
-                Ok(()) => {
-                    tracing::info!(aggregate = deleted.name, disk = name, "the disk is free");
-                    self.node.left_out.lock().retain(|left| left.name != name);
-                    self.disks.deleted.note(&deleted.identity, |one| {
-                        one.disks.remove(&label.disk);
-                    });
-                }
-                Err(error) => tracing::warn!(disk = name, error, "not erased yet"),
-            }
-        }
-    }
-
-    fn erase(&self, disk: Arc<dyn Disk>) -> Result<(), String> {
-        let stopped = || "the engine stopped".to_owned();
-        let opened = self.node.waits.wait_for(|done| media::open(disk, done));
-        let device = opened.ok_or_else(stopped)?.map_err(|error| error.to_string())?;
-        let device = Arc::new(device);
-        let erased = self.node.waits.wait_for(|done| device.erase_label_last(done));
-        erased.ok_or_else(stopped)?.map_err(|error| error.to_string())
-    }
-
     fn doomed(&self, wanted: &AggregateDelete) -> Result<Doomed, AdminError> {
         let name = wanted.name.clone();
         let refused = || AdminError::new(Code::Conflict, MESSAGE, &name);
+        if let Some(failure) = self.disks.deleted.failure() {
+            return Err(refused().because(failure).try_next(MEND_LIST));
+        }
         let served = self.node.engine.aggregate_named(&name);
-        let identity = self.only_identity(&name, served.as_ref())?;
+        let identity = self.only_identity(wanted, served.as_ref())?;
+        // It may be another one of this name that is in service.
+        let served = served.filter(|one| one.parts.identity.aggregate == identity);
         if self.checks.table.is_at_rest(&identity) || self.checks.table.is_under_way(&name) {
             return Err(refused()
                 .because("a 'stroop check aggr' reads it")
@@ -197,24 +144,37 @@ impl Recovery {
         Ok(Doomed { identity, name, served, there, missing, volumes })
     }
 
-    /// The one aggregate of this name, in service or not.
+    /// The one aggregate of this name, in service or not. If one is in service and one is not,
+    /// force means the one that is not: it has nothing that anybody uses.
     fn only_identity(
         &self,
-        name: &str,
+        wanted: &AggregateDelete,
         served: Option<&Arc<Aggregate>>,
     ) -> Result<AggregateUuid, AdminError> {
-        let mut found: BTreeSet<AggregateUuid> =
-            served.map(|aggregate| aggregate.parts.identity.aggregate).into_iter().collect();
+        let name = &wanted.name;
+        let served = served.map(|aggregate| aggregate.parts.identity.aggregate);
         let away = self.node.engine.outages().into_iter().map(|outage| outage.summary);
-        found.extend(away.filter(|one| one.name == name).map(|one| one.identity));
+        let mut absent: BTreeSet<AggregateUuid> =
+            away.filter(|one| one.name == *name).map(|one| one.identity).collect();
         let offline = self.node.offline.lock();
-        found.extend(offline.iter().filter(|one| one.name == name).map(|one| one.identity));
-        match (found.first(), found.len()) {
-            (Some(identity), 1) => Ok(*identity),
-            (None, _) => Err(AdminError::missing(MESSAGE, "aggregate", name)),
-            _ => Err(AdminError::new(Code::Conflict, MESSAGE, name)
+        absent.extend(offline.iter().filter(|one| one.name == *name).map(|one| one.identity));
+        if let Some(served) = &served {
+            absent.remove(served);
+        }
+        let refused = || {
+            AdminError::new(Code::Conflict, MESSAGE, name)
                 .because("several aggregates have this name")
-                .try_next("detach the disks of all but one of them")),
+        };
+        match (served, absent.first(), absent.len()) {
+            (Some(identity), None, _) => Ok(identity),
+            (None, Some(identity), 1) => Ok(*identity),
+            (None, None, _) => Err(AdminError::missing(MESSAGE, "aggregate", name)),
+            (Some(_), Some(identity), 1) if wanted.force => Ok(*identity),
+            (Some(_), Some(_), 1) => Err(refused().try_next(format!(
+                "stroop aggr delete {name} --force, which deletes the one that is out of service, \
+                 and leaves the one in service as it is"
+            ))),
+            _ => Err(refused().try_next("detach the disks of all but one of them")),
         }
     }
 
@@ -238,12 +198,7 @@ impl Recovery {
                 .try_next(next));
         };
         let name = volume.name();
-        let mounts = self.node.front_ends.mounts();
-        if let Some(mount) = mounts.iter().find(|mount| mount.volume == name) {
-            return Err(refused()
-                .because(format!("it is mounted at {}", mount.mountpoint))
-                .try_next(format!("stroop unmount {}", shell_word(&mount.mountpoint))));
-        }
+        self.check_unmounted(wanted, std::slice::from_ref(&name))?;
         if !wanted.force {
             return Err(refused()
                 .because(format!("it is the traditional volume {name}, with all its files"))
@@ -252,13 +207,31 @@ impl Recovery {
         Ok(vec![name])
     }
 
-    /// What goes with an aggregate that is out of service: nobody can look at its volumes.
+    /// Refuses volumes that are mounted on this machine: their mounts would be dead for ever.
+    fn check_unmounted(
+        &self,
+        wanted: &AggregateDelete,
+        volumes: &[String],
+    ) -> Result<(), AdminError> {
+        let mounts = self.node.front_ends.mounts();
+        let Some(mount) = mounts.iter().find(|mount| volumes.contains(&mount.volume)) else {
+            return Ok(());
+        };
+        Err(AdminError::new(Code::Conflict, MESSAGE, &wanted.name)
+            .because(format!("its volume {} is mounted at {}", mount.volume, mount.mountpoint))
+            .try_next(format!("stroop unmount {}", shell_word(&mount.mountpoint))))
+    }
+
+    /// What goes with an aggregate that is out of service: nobody can look into its volumes, and
+    /// their names are known only if it was in service since the start.
     fn check_abandoned(
         &self,
         wanted: &AggregateDelete,
         identity: &AggregateUuid,
     ) -> Result<Vec<String>, AdminError> {
-        let known = self.node.engine.volumes_away(identity);
+        let known = self.node.engine.volumes_of(identity);
+        let known = known.map(|all| all.into_iter().map(|(_, name)| name).collect::<Vec<_>>());
+        self.check_unmounted(wanted, known.as_deref().unwrap_or_default())?;
         if wanted.force {
             return Ok(known.unwrap_or_else(|| vec!["(not known)".to_owned()]));
         }
@@ -326,24 +299,34 @@ impl Recovery {
         let names = missing.map(|disk| disk.name.clone());
         names.filter(|name| !is_there(name)).collect()
     }
+}
 
-    fn consequences(&self, doomed: &Doomed) -> Vec<String> {
-        let Doomed { identity, there, missing, volumes, .. } = doomed;
-        let mut lines: Vec<String> =
-            volumes.iter().map(|name| format!("volume {name}, with all it holds")).collect();
-        lines.extend(there.values().map(|disk| format!("disk {disk} is free")));
-        lines.extend(missing.iter().map(|disk| {
-            format!(
-                "disk {disk} is missing and keeps what it holds; when it returns it brings nothing \
-                 back"
-            )
-        }));
-        // One on its own disks goes with them.
-        if self.journals.is_there(identity) {
-            lines.push(format!("{} is removed", self.journals.title(identity)));
-        }
-        lines
-    }
+/// What goes with an aggregate and what becomes of its parts. `left` is what could not be erased
+/// yet, `journal` what its journal is called, if it has one beside its disks.
+fn consequences(doomed: &Doomed, left: &Deleted, journal: Option<String>) -> Vec<String> {
+    let Doomed { there, missing, volumes, .. } = doomed;
+    let mut lines: Vec<String> =
+        volumes.iter().map(|name| format!("volume {name}, with all it holds")).collect();
+    lines.extend(there.iter().map(|(identity, disk)| match left.disks.contains(identity) {
+        true => format!(
+            "disk {disk} is not erased yet; it is, and is free, as soon as it can be read and \
+             written again and nothing of before is under way"
+        ),
+        false => format!("disk {disk} is free"),
+    }));
+    lines.extend(missing.iter().map(|disk| {
+        format!(
+            "disk {disk} is missing and keeps what it holds; when it returns it brings nothing back"
+        )
+    }));
+    lines.extend(journal.map(|journal| match left.has_journal {
+        true => format!(
+            "{journal} is not removed yet, and is as soon as that can be done; a device that is \
+             gone or that another aggregate uses is left as it is after two minutes"
+        ),
+        false => format!("{journal} is removed"),
+    }));
+    lines
 }
 
 /// Names in a line, as many as it has room for.

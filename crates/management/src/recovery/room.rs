@@ -5,6 +5,7 @@ use crate::checks::Checks;
 use crate::disks::table::DiskTable;
 use crate::node::Node;
 use crate::ports::JournalPlaces;
+use crate::recovery::erasures::Erasing;
 use crate::recovery::tries::Tries;
 use platform::sync::Mutex;
 use std::sync::Arc;
@@ -19,6 +20,8 @@ pub(crate) struct Recovery {
     pub journals: Arc<dyn JournalPlaces>,
     /// What came of bringing back aggregates that are away.
     pub tries: Tries,
+    /// How far the erasure of deleted aggregates is.
+    pub erasing: Erasing,
     /// When the journals were looked at last.
     pub probed_nanoseconds: AtomicU64,
     /// What opening each aggregate came to.

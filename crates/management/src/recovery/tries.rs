@@ -62,6 +62,12 @@ impl Tries {
         let next = Try { found, wait_nanoseconds: wait, not_before_nanoseconds };
         tries.insert(aggregate, next);
     }
+
+    /// Whether so many tries failed that the wait is as long as it becomes.
+    pub(crate) fn is_rare(&self, aggregate: AggregateUuid) -> bool {
+        let tries = self.0.lock();
+        tries.get(&aggregate).is_some_and(|last| last.wait_nanoseconds == RETRY_NANOSECONDS_MAX)
+    }
 }
 
 #[cfg(test)]
@@ -84,8 +90,10 @@ mod tests {
         tries.note(AggregateUuid([7; 16]), one.clone(), RETRY_NANOSECONDS_MIN);
         let next = 3 * RETRY_NANOSECONDS_MIN;
         assert!(!is_due(7, &one, next - 1) && is_due(7, &one, next));
+        assert!(!tries.is_rare(AggregateUuid([7; 16])));
         (0..40).for_each(|_| tries.note(AggregateUuid([7; 16]), one.clone(), next));
         assert!(is_due(7, &one, next + RETRY_NANOSECONDS_MAX));
+        assert!(tries.is_rare(AggregateUuid([7; 16])) && !tries.is_rare(AggregateUuid([8; 16])));
         let late = next + 2 * RETRY_NANOSECONDS_MAX;
         tries.note(AggregateUuid([7; 16]), one.clone(), late);
         assert!(is_due(7, &one, late + RETRY_NANOSECONDS_MIN));

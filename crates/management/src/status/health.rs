@@ -18,6 +18,7 @@
 //! | `VOLUME_OVERCOMMITTED` | a volume has room left, and its aggregate hardly any |
 //! | `VOLUME_DAMAGED` | files of a volume are quarantined, or their blocks stay in use; or all of it is read-only |
 //! | `MOUNT_MISSING` | a mount on this machine is to be there, and is not |
+//! | `DELETIONS_UNREADABLE` | the list of deleted aggregates cannot be read, or not all of it |
 //! | `AUDIT_FAILED` | changes that administrators make are not recorded |
 //! | `FEATURE_LACKING` | a newer build wrote a volume, and this build lacks a feature of it |
 //!
@@ -398,6 +399,19 @@ pub(crate) fn check_mount_record(failure: &str) -> HealthCheck {
         now: Vec::new(),
         message: format!("{failure}. No mount is made again, and none can be made or ended"),
         action: "mend the file or move it away, and start the server again".to_owned(),
+    }
+}
+
+/// The check of a list of deleted aggregates that cannot be read whole.
+pub(crate) fn check_deletions(trouble: &str) -> HealthCheck {
+    HealthCheck {
+        code: "DELETIONS_UNREADABLE".to_owned(),
+        severity: Severity::Warning,
+        object: "list of deleted aggregates".to_owned(),
+        now: Vec::new(),
+        message: trouble.to_owned(),
+        action: "mend the file in the state directory or move it away, and start the server again"
+            .to_owned(),
     }
 }
 

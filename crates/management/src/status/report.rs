@@ -5,8 +5,8 @@
 
 use crate::node::OfflineAggregate;
 use crate::status::health::{
-    check_aggregate, check_audit, check_damage, check_left_out, check_mount, check_mount_record,
-    check_name, check_offline, check_outage, check_volume,
+    check_aggregate, check_audit, check_damage, check_deletions, check_left_out, check_mount,
+    check_mount_record, check_name, check_offline, check_outage, check_volume,
 };
 use crate::status::measures::Found;
 use crate::status::room::Status;
@@ -142,6 +142,7 @@ impl Status {
         checks.extend(self.node.served().iter().filter_map(|volume| check_name(volume)));
         let record = self.node.front_ends.mount_record_failure();
         checks.extend(record.as_deref().map(check_mount_record));
+        checks.extend(self.disks.deleted.trouble().as_deref().map(check_deletions));
         checks.extend(self.process.audit_failure().as_ref().map(check_audit));
         checks
     }

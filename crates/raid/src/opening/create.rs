@@ -69,11 +69,30 @@ fn label_all(
     done: StoreDone,
 ) {
     let parts = gather(work.len(), move |results: Vec<Result<Device, MediaError>>| {
-        let devices = results.into_iter().collect::<Result<Vec<_>, _>>();
-        done(devices.map_err(RaidError::from).and_then(|devices| join(devices, journal, now)));
+        let (mut devices, mut failure) = (Vec::new(), None);
+        for result in results {
+            match result {
+                Ok(device) => devices.push(device),
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        match failure {
+            None => done(join(devices, journal, now)),
+            Some(error) => unlabel(devices, error.into(), done),
+        }
     });
     for ((disk, label), part) in work.into_iter().zip(parts) {
         media::initialize(disk, label, part);
+    }
+}
+
+/// One disk could not be labelled: the labels of the others are erased, so that no disk is left
+/// with a label of an aggregate that was never made.
+fn unlabel(devices: Vec<Device>, error: RaidError, done: StoreDone) {
+    let ended = move |_: Vec<Result<(), MediaError>>| done(Err(error));
+    let parts = gather(devices.len(), ended);
+    for (device, part) in devices.into_iter().zip(parts) {
+        Arc::new(device).erase_label_last(part);
     }
 }
 

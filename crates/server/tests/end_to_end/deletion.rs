@@ -2,6 +2,7 @@
 //! back.
 
 use crate::files::{check, connect, fill};
+use crate::mounts::{Mountpoint, can_mount};
 use crate::place::Place;
 use std::fs;
 
@@ -39,6 +40,16 @@ fn an_aggregate_without_volumes_is_deleted_and_its_disks_are_free() {
     assert_eq!((disk(&place, "d1").0.as_str(), journals(&place)), ("unused", 0));
     assert!(client.lookup(&root, "large").is_err(), "its handles are stale");
     place.ok(&["status", "--check"]);
+    // It was told as lost, with the advice to attach its disks.
+    let told = loop {
+        // They are listed when the file of events has them.
+        let events = place.ok(&["event", "list", "-o", "json"]);
+        let is_told = |code: &&str| events.contains(*code);
+        if let Some(code) = ["AGGR_NOT_FOUND", "AGGR_DELETED"].iter().find(|code| is_told(code)) {
+            break *code;
+        }
+    };
+    assert_eq!(told, "AGGR_DELETED");
     // The name and the disks are to be had again, now and after a start.
     place.ok(&["aggr", "create", "a1", "--disks", "4", "--raid", "dp"]);
     place.ok(&["volume", "create", "home", "--size", "20M"]);
@@ -129,5 +140,104 @@ fn a_traditional_volume_goes_with_its_aggregate_by_force_only() {
     server.stop();
     let server = place.serve();
     assert_eq!(place.json(&["aggr", "list"])["num_records"], 0);
+    server.stop();
+}
+
+/// The mount stayed, dead, and was said to be well.
+#[test]
+fn regression_an_aggregate_that_failed_is_not_deleted_below_a_mount() {
+    if !can_mount() {
+        return;
+    }
+    let (place, server) = Place::with_volume();
+    fs::create_dir(place.path("mnt")).unwrap();
+    let mountpoint = Mountpoint::new(place.path("mnt"));
+    place.ok(&["mount", "home", mountpoint.text()]);
+    let journal = fs::read_dir(place.path("state/journal")).unwrap().next().unwrap().unwrap();
+    fs::rename(journal.path(), place.path("away")).unwrap();
+    // The look at the journals comes by itself.
+    while place.check_codes() != ["AGGR_FAILED"] {
+        let _ = fs::write(place.path("mnt/file"), "x");
+        place.stroop(&["sync"]);
+    }
+    let delete = ["aggr", "delete", "a1", "--yes"];
+    let error = place.refused(&[&delete[..], &["--force"]].concat(), 4);
+    assert!(error.contains("its volume home is mounted at"), "{error}");
+    place.ok(&["unmount", mountpoint.text()]);
+    let error = place.refused(&delete, 4);
+    assert!(error.contains("it is out of service, with volumes: home"), "{error}");
+    let told = place.ok(&[&delete[..], &["--force"]].concat());
+    assert!(told.contains("volume home, with all it holds"), "{told}");
+    assert_eq!(disk(&place, "d4").0, "unused");
+    server.stop();
+}
+
+/// The labels stayed: a second aggregate of the name was there at the next start, and could not be
+/// deleted.
+#[test]
+fn regression_an_aggregate_that_cannot_be_made_leaves_no_labels() {
+    let place = Place::new();
+    let server = place.serve();
+    fs::write(place.path("state/journal"), "no directory").unwrap();
+    place.refused(&["aggr", "create", "b1", "--disks", "d1,d2,d3", "--raid", "raid4"], 1);
+    assert!((1..=3).all(|number| disk(&place, &format!("d{number}")).0 == "unused"));
+    fs::remove_file(place.path("state/journal")).unwrap();
+    place.ok(&["aggr", "create", "b1", "--disks", "d2,d3,d4", "--raid", "raid4"]);
+    server.stop();
+    let server = place.serve();
+    place.ok(&["status", "--check"]);
+    server.stop();
+}
+
+/// Of two aggregates of one name the one out of service is deleted by force, and no other.
+#[test]
+fn regression_a_second_aggregate_of_a_name_is_deleted_by_force() {
+    let place = Place::with_disks("6x64M", "1G");
+    let server = place.serve();
+    let create = |disks| place.ok(&["aggr", "create", "a1", "--disks", disks, "--raid", "raid4"]);
+    create("d1,d2,d3");
+    server.stop();
+    let away = |number: usize| place.path(&format!("away-{number}"));
+    (1..=3).for_each(|number| fs::rename(place.disk(number), away(number)).unwrap());
+    let server = place.serve();
+    create("d4,d5,d6");
+    server.stop();
+    (1..=3).for_each(|number| fs::rename(away(number), place.disk(number)).unwrap());
+    let server = place.serve();
+    assert_eq!(place.check_codes(), ["AGGR_OFFLINE"]);
+    let error = place.refused(&["aggr", "delete", "a1", "--yes"], 4);
+    assert!(error.contains("several aggregates") && error.contains("--force"), "{error}");
+    let told = place.ok(&["aggr", "delete", "a1", "--force", "--yes"]);
+    assert_eq!(told.matches(" is free").count(), 3, "{told}");
+    let is_served = || {
+        place.ok(&["status", "--check"]);
+        assert_eq!(place.json(&["aggr", "show", "a1"])["state"], "online");
+        let in_use = |number: &usize| disk(&place, &format!("d{number}")).0 == "in use";
+        let served: Vec<usize> = (1..=6).filter(in_use).collect();
+        assert!(served == [1, 2, 3] || served == [4, 5, 6], "{served:?}");
+    };
+    is_served();
+    server.stop();
+    let server = place.serve();
+    is_served();
+    server.stop();
+}
+
+/// The next deletion wrote over the list, and nothing but the log told of it.
+#[test]
+fn regression_a_list_of_deleted_aggregates_that_cannot_be_read_is_left_as_it_is() {
+    let place = Place::new();
+    let file = place.path("state/deleted-aggregates");
+    fs::write(&file, "stroop-deleted-aggregates 2\n").unwrap();
+    let server = place.serve();
+    assert_eq!(place.check_codes(), ["DELETIONS_UNREADABLE"]);
+    place.ok(&["aggr", "create", "a1", "--disks", "4", "--raid", "raid4"]);
+    let error = place.refused(&["aggr", "delete", "a1", "--yes"], 4);
+    assert!(error.contains("deleted-aggregates' cannot be read"), "{error}");
+    server.stop();
+    assert_eq!(fs::read_to_string(&file).unwrap(), "stroop-deleted-aggregates 2\n");
+    fs::remove_file(&file).unwrap();
+    let server = place.serve();
+    place.ok(&["aggr", "delete", "a1", "--yes"]);
     server.stop();
 }

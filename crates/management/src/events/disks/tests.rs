@@ -70,7 +70,7 @@ impl Scene {
     fn happened(&mut self) -> Vec<Happening> {
         self.now += 1_000_000_000;
         let sight = Sight { identity: AGGREGATE, name: "a1", status: &self.status };
-        self.disks.observe(self.now, &[sight], &[])
+        self.disks.observe(self.now, &[sight], &[], |_| false)
     }
 
     fn look(&mut self) -> Vec<String> {
@@ -189,13 +189,23 @@ fn of_an_aggregate_out_of_sight_nothing_is_told_until_nothing_of_it_is_known() {
     let reason = "worn".to_owned();
     scene.member(0).state = MemberState::Failed { reason };
     assert_eq!(scene.look(), ["DISK_FAILED d1"]);
-    assert_eq!(scene.disks.observe(scene.now, &[], &[AGGREGATE]), []);
+    assert_eq!(scene.disks.observe(scene.now, &[], &[AGGREGATE], |_| false), []);
     assert_eq!(scene.look(), NOTHING, "it is back as it was");
-    let told = scene.disks.observe(scene.now, &[], &[]);
+    let told = scene.disks.observe(scene.now, &[], &[], |_| false);
     let told: Vec<(&str, &str)> =
         told.iter().map(|one| (one.code.as_str(), one.object.as_str())).collect();
     assert_eq!(told, [("AGGR_NOT_FOUND", "a1")]);
     assert!(scene.disks.0.is_empty());
+}
+
+/// It was told as lost, with the advice to attach its disks.
+#[test]
+fn regression_an_aggregate_that_was_deleted_is_told_as_such() {
+    let mut scene = Scene::new();
+    let told = scene.disks.observe(scene.now, &[], &[], |one| *one == AGGREGATE);
+    let told: Vec<_> = told.iter().map(|one| (one.code.as_str(), one.severity)).collect();
+    assert_eq!(told, [("AGGR_DELETED", EventSeverity::Info)]);
+    assert_eq!(scene.disks.observe(scene.now, &[], &[], |_| true), []);
 }
 
 #[test]

@@ -1,0 +1,59 @@
+//! What was written of an aggregate that could not be made is taken back: the labels of its disks,
+//! and its log.
+//!
+//! Invariants: only labels of this aggregate are erased, before it has a superblock and before
+//! anything else was asked of its disks.
+//!
+//! Fails: never; a disk that cannot be erased keeps a label of an aggregate without a superblock,
+//! and the log of the server says so.
+
+use crate::engine::{Done, Engine};
+use crate::error::EngineError;
+use crate::retiring::{self, LogRemoval};
+use media::{Device, MediaError};
+use platform::Disk;
+use platform::completion::{Sender, gather};
+use std::sync::Arc;
+use units::AggregateUuid;
+
+/// An aggregate that is being made: what is to be taken back if that fails.
+pub(crate) struct Begun {
+    pub aggregate: AggregateUuid,
+    pub disks: Vec<Arc<dyn Disk>>,
+}
+
+/// Takes back what was begun, and then says why it failed.
+pub(crate) fn give_up(engine: &Arc<Engine>, begun: Begun, error: EngineError, done: Done<()>) {
+    let Begun { aggregate, disks } = begun;
+    let same = Arc::clone(engine);
+    let parts = gather(disks.len(), move |_: Vec<()>| {
+        let removed = move |removed: Result<LogRemoval, EngineError>| {
+            if !matches!(removed, Ok(LogRemoval::Removed)) {
+                tracing::warn!(%aggregate, ?removed, "the log of an aggregate not made is left");
+            }
+            done(Err(error));
+        };
+        retiring::remove_log(&same, aggregate, Box::new(removed));
+    });
+    for (disk, part) in disks.into_iter().zip(parts) {
+        erase_if_its(disk, aggregate, part);
+    }
+}
+
+fn erase_if_its(disk: Arc<dyn Disk>, aggregate: AggregateUuid, done: Sender<()>) {
+    let name = disk.name().to_owned();
+    let ended = move |outcome: Result<(), MediaError>| {
+        if let Err(error) = outcome {
+            tracing::warn!(disk = name, %error, "the label of an aggregate not made is left");
+        }
+        done(());
+    };
+    let opened = move |device: Result<Device, MediaError>| match device {
+        Ok(device) if device.label().aggregate == aggregate => {
+            Arc::new(device).erase_label_last(Box::new(ended));
+        }
+        Ok(_) => ended(Ok(())),
+        Err(error) => ended(Err(error)),
+    };
+    media::open(disk, Box::new(opened));
+}

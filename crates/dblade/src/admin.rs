@@ -20,11 +20,13 @@ use cowfs::logical::Logical;
 use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Reader};
 use file_service::Attributes;
+use media::Profile;
 use ondisk::pointer::DualPointer;
 use ondisk::records::{ExportRuleRecord, VolumeRecord};
 use ondisk::root::metafile;
 use operations::Environment;
 use operations::format::make_root;
+use platform::Disk;
 use platform::sync::Mutex;
 use std::sync::Arc;
 use units::{AggregateUuid, InodeNumber, SnapshotUuid, Timestamp, VolumeId};
@@ -314,6 +316,20 @@ impl Engine {
             done(outcome.map_err(EngineError::from));
         };
         aggregate.set_tiering(number, tiering, Box::new(committed));
+    }
+
+    /// Regions of each of these disks that a new aggregate of them keeps for its log.
+    #[must_use]
+    pub fn log_regions_of_new(&self, disks: &[Arc<dyn Disk>], media: Option<Profile>) -> u64 {
+        log_places::regions_for_log(&*self.configuration.logs, disks, media)
+    }
+
+    /// Of so many regions that each disk of a new group has, those that an aggregate in service
+    /// keeps for its log.
+    #[must_use]
+    pub fn log_regions_of_another(&self, aggregate: &str, regions: u64, is_object: bool) -> u64 {
+        let geometry = self.aggregate_named(aggregate).map(|found| found.parts.store.geometry());
+        geometry.map_or(0, |geometry| geometry.log_regions_of_another(regions, is_object))
     }
 
     /// Ends the service of an aggregate for good, without a last consistency point: it answers at

@@ -32,7 +32,9 @@ impl Aggregates {
         // All at once, so that none is named twice.
         let mut disks = self.disks.open_free(&[&*wanted.disks, &*wanted.spares].concat())?;
         let for_spares = disks.split_off(wanted.disks.len());
-        let mut planned = growth::plan(object, wanted.raid, wanted.group_size, 0, &disks)?;
+        let log_regions = self.node.engine.log_regions_of_new(&disks, media);
+        let shape = (wanted.raid, wanted.group_size, 0);
+        let mut planned = growth::plan(object, shape, &disks, |_, _| log_regions)?;
         planned.set_media(media);
         // All that is left of an aggregate of this name is erased, or the name is refused above.
         let abandoned = [wanted.abandoned.as_slice(), std::slice::from_ref(&wanted.name)].concat();

@@ -15,6 +15,7 @@ use dblade::{AddDisks, Joining, groups_of};
 use media::Profile;
 use ondisk::identity::REGION_DATA_BLOCKS;
 use platform::Disk;
+use raid::GroupStatus;
 use std::sync::Arc;
 use std::time::Duration;
 use units::BLOCK_SIZE_U64;
@@ -54,8 +55,8 @@ impl Aggregates {
         let media = given_media((ADD, &wanted.name), wanted.media.as_deref())?;
         let disks = self.disks.open_free(&wanted.disks)?;
         let (to, mut planned) = match wanted.group {
-            Some(group) => planned_members(&known, group, &disks),
-            None => planned_groups((&known, self.group_numbers(&known.name)), wanted, &disks),
+            Some(group) => self.planned_members(&known, group, &disks),
+            None => self.planned_groups(&known, (wanted, media), &disks),
         }?;
         planned.set_media(media);
         if wanted.group.is_none() && !wanted.force {
@@ -85,15 +86,6 @@ impl Aggregates {
     }
 }
 
-impl Aggregates {
-    /// How many numbers of groups are given: those of removed groups are never given again.
-    fn group_numbers(&self, aggregate: &str) -> u32 {
-        let summaries = self.node.engine.aggregate_summaries();
-        let found = summaries.iter().find(|summary| summary.name == aggregate);
-        found.map_or(0, |summary| summary.status.groups.len() as u32)
-    }
-}
-
 /// A group that survives less than the others is made by who says so only: the aggregate as a whole
 /// survives no more than it.
 fn check_protection(known: &AggregateInfo, planned: &Planned) -> Result<(), AdminError> {
@@ -107,82 +99,96 @@ fn check_protection(known: &AggregateInfo, planned: &Planned) -> Result<(), Admi
         .try_next(format!("--raid {} with as many disks, or --force", known.raid)))
 }
 
-/// As data disks of a group.
-fn planned_members(
-    known: &AggregateInfo,
-    group: u32,
-    disks: &[Arc<dyn Disk>],
-) -> Result<(Joining, Planned), AdminError> {
-    let error = || AdminError::new(Code::Conflict, ADD, &known.name);
-    if !known.disks.iter().any(|disk| disk.group == Some(group)) {
-        return Err(AdminError::new(Code::NotFound, ADD, &known.name)
-            .because(format!("it has no group {group}"))
-            .try_next(format!("stroop aggr show {}", known.name)));
+impl Aggregates {
+    /// The groups of an aggregate in service, in order, removed ones among them.
+    fn groups(&self, aggregate: &str) -> Vec<GroupStatus> {
+        let summaries = self.node.engine.aggregate_summaries().into_iter();
+        let found = summaries.into_iter().find(|summary| summary.name == aggregate);
+        found.map(|summary| summary.status.groups).unwrap_or_default()
     }
-    if known.leaving.is_some_and(|leaving| leaving.group == group) {
-        return Err(error()
-            .because(format!("group {group} is being evacuated"))
-            .try_next(format!("stroop aggr remove-group {} {group} --cancel", known.name)));
+
+    /// As data disks of a group.
+    fn planned_members(
+        &self,
+        known: &AggregateInfo,
+        group: u32,
+        disks: &[Arc<dyn Disk>],
+    ) -> Result<(Joining, Planned), AdminError> {
+        let error = || AdminError::new(Code::Conflict, ADD, &known.name);
+        if !known.disks.iter().any(|disk| disk.group == Some(group)) {
+            return Err(AdminError::new(Code::NotFound, ADD, &known.name)
+                .because(format!("it has no group {group}"))
+                .try_next(format!("stroop aggr show {}", known.name)));
+        }
+        if known.leaving.is_some_and(|leaving| leaving.group == group) {
+            return Err(error()
+                .because(format!("group {group} is being evacuated"))
+                .try_next(format!("stroop aggr remove-group {} {group} --cancel", known.name)));
+        }
+        let mut of_group = known.disks.iter().filter(|disk| disk.group == Some(group));
+        if !of_group.any(|disk| disk.role == Some(DiskRole::Parity)) {
+            return Err(error().because(format!(
+                "group {group} is without parity, and has one disk; add the disks without --group"
+            )));
+        }
+        let count = known.disks.iter().filter(|disk| disk.group == Some(group)).count();
+        if (count + disks.len()) as u64 > GROUP_DISKS_MAX {
+            return Err(error().because(format!(
+                "group {group} has {count} disks, and a group has {GROUP_DISKS_MAX} at most; add \
+                 the disks without --group"
+            )));
+        }
+        let regions = self.groups(&known.name).get(group as usize).map_or(0, |one| one.regions);
+        let info = |disk: &Arc<dyn Disk>| disk_info(&**disk, &known.name, group, DiskRole::Data);
+        let planned = Planned {
+            disks: disks.iter().map(info).collect(),
+            size_bytes: regions * DATA_BYTES_PER_REGION * disks.len() as u64,
+            data_disks: disks.len() as u64,
+            ..Planned::default()
+        };
+        Ok((Joining::Group(group), planned))
     }
-    let mut of_group = known.disks.iter().filter(|disk| disk.group == Some(group));
-    if !of_group.any(|disk| disk.role == Some(DiskRole::Parity)) {
-        return Err(error().because(format!(
-            "group {group} is without parity, and has one disk; add the disks without --group"
-        )));
+
+    /// As groups of their own.
+    fn planned_groups(
+        &self,
+        known: &AggregateInfo,
+        (wanted, media): (&AggregateAdd, Option<Profile>),
+        disks: &[Arc<dyn Disk>],
+    ) -> Result<(Joining, Planned), AdminError> {
+        let raid = wanted.raid.unwrap_or(known.raid);
+        // Numbers of removed groups are never given again.
+        let first = self.groups(&known.name).len() as u32;
+        let log_regions = |disks: &[Arc<dyn Disk>], regions| {
+            let mut media = disks.iter().map(|disk| media.unwrap_or_else(|| Profile::of(&**disk)));
+            let is_object = media.any(|media| media == Profile::Object);
+            self.node.engine.log_regions_of_another(&known.name, regions, is_object)
+        };
+        let shape = (raid, wanted.group_size, first);
+        let planned = plan((ADD, &known.name), shape, disks, log_regions)?;
+        let (kind, group_size) = (stored_kind(raid), disks_of_group(wanted.group_size));
+        Ok((Joining::NewGroups { kind, group_size }, planned))
     }
-    let members = known.disks.iter().filter(|disk| disk.group == Some(group));
-    let (count, smallest) = members.fold((0_u64, u64::MAX), |(count, smallest), disk| {
-        // One that is missing has no size.
-        let size = if disk.size_bytes == 0 { u64::MAX } else { disk.size_bytes };
-        (count + 1, smallest.min(size))
-    });
-    if count + disks.len() as u64 > GROUP_DISKS_MAX {
-        return Err(error().because(format!(
-            "group {group} has {count} disks, and a group has {GROUP_DISKS_MAX} at most; add the \
-             disks without --group"
-        )));
-    }
-    let bytes = media::regions_of(smallest / BLOCK_SIZE_U64) * DATA_BYTES_PER_REGION;
-    let info = |disk: &Arc<dyn Disk>| disk_info(&**disk, &known.name, group, DiskRole::Data);
-    let planned = Planned {
-        disks: disks.iter().map(info).collect(),
-        size_bytes: bytes * disks.len() as u64,
-        data_disks: disks.len() as u64,
-        ..Planned::default()
-    };
-    Ok((Joining::Group(group), planned))
 }
 
 const DATA_BYTES_PER_REGION: u64 = REGION_DATA_BLOCKS as u64 * BLOCK_SIZE_U64;
-
-/// As groups of their own.
-fn planned_groups(
-    (known, first): (&AggregateInfo, u32),
-    wanted: &AggregateAdd,
-    disks: &[Arc<dyn Disk>],
-) -> Result<(Joining, Planned), AdminError> {
-    let raid = wanted.raid.unwrap_or(known.raid);
-    let planned = plan((ADD, &known.name), raid, wanted.group_size, first, disks)?;
-    let (kind, group_size) = (stored_kind(raid), disks_of_group(wanted.group_size));
-    Ok((Joining::NewGroups { kind, group_size }, planned))
-}
 
 /// Disks of a group at most.
 pub(crate) fn disks_of_group(wanted: Option<u64>) -> usize {
     wanted.unwrap_or(GROUP_DISKS_MAX) as usize
 }
 
-/// How disks would be as groups, the first of which has number `first`. `message` and `name` begin
-/// the error.
+/// How disks would be as groups: of which kind, how large at most, and which number the first has.
+/// `log_regions` says how many regions of each disk of a group are for the log. `message` and
+/// `name` begin the error.
 ///
 /// # Errors
 /// `Usage` if a group would have too few disks.
 pub(crate) fn plan(
     (message, name): (&str, &str),
-    raid: RaidKind,
-    group_size: Option<u64>,
-    first: u32,
+    (raid, group_size, first): (RaidKind, Option<u64>, u32),
     disks: &[Arc<dyn Disk>],
+    log_regions: impl Fn(&[Arc<dyn Disk>], u64) -> u64,
 ) -> Result<Planned, AdminError> {
     let groups = groups_of(stored_kind(raid), disks.to_vec(), disks_of_group(group_size));
     let mut planned = Planned { groups: groups.len() as u64, ..Planned::default() };
@@ -198,7 +204,9 @@ pub(crate) fn plan(
         let data_disks = (disks.len() - parity_disks) as u64;
         // All disks of a group use as much as the smallest has.
         let regions = disks.iter().map(|disk| media::regions_of(disk.size_blocks())).min();
-        planned.size_bytes += regions.unwrap_or(0) * DATA_BYTES_PER_REGION * data_disks;
+        let regions = regions.unwrap_or(0);
+        let data_regions = regions.saturating_sub(log_regions(disks, regions));
+        planned.size_bytes += data_regions * DATA_BYTES_PER_REGION * data_disks;
         planned.data_disks += data_disks;
         planned.parity_disks += parity_disks as u64;
         planned.disks.extend(disks.iter().enumerate().map(|(at, disk)| {

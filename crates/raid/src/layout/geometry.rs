@@ -35,6 +35,8 @@ pub struct DiskRegion {
 }
 
 const STRIPES_PER_TETRIS: u64 = REGION_DATA_BLOCKS as u64;
+/// Of a new group's disks at most this part is for the log.
+const LOG_SHARE_OF_DISK: u64 = 4;
 
 /// A region across all disks of a group.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -247,6 +249,14 @@ impl Geometry {
     #[must_use]
     pub fn groups(&self) -> &[GroupGeometry] {
         &self.groups
+    }
+
+    /// Of so many regions that each disk of a new group has, those for the log: as many as in other
+    /// groups, unless that is much of them, or the group lies in an object store.
+    #[must_use]
+    pub fn log_regions_of_another(&self, regions: u64, is_object: bool) -> u64 {
+        let log_regions = self.groups.iter().map(|group| group.log_regions).max().unwrap_or(0);
+        if is_object || regions / LOG_SHARE_OF_DISK < log_regions { 0 } else { log_regions }
     }
 
     /// The PVBN after the last that was ever given.

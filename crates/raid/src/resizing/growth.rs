@@ -35,9 +35,6 @@ use platform::completion::gather;
 use std::sync::Arc;
 use zerocopy::FromZeros;
 
-/// Of a new group's disks at most this part is for the log.
-const LOG_SHARE_OF_DISK: u64 = 4;
-
 /// A layout that is to take the place of the store's, and the disks it adds.
 struct Growth {
     layout: Layout,
@@ -221,7 +218,8 @@ impl Layout {
             let group = groups.len() as u32;
             let sizes = disks.iter().map(|new| new.disk.size_blocks());
             let regions = sizes.map(regions_of).min().unwrap_or(0);
-            let log_regions = self.log_regions_of_another(&disks, regions);
+            let is_object = disks.iter().any(|new| new.profile == Profile::Object);
+            let log_regions = self.geometry.log_regions_of_another(regions, is_object);
             let mut place = new_place(kind, disks.len(), (regions, log_regions), base)?;
             place.medium = GroupGeometry::medium_of(disks.iter().map(|new| new.profile));
             base = base.offset(place.blocks());
@@ -237,15 +235,6 @@ impl Layout {
             }));
         }
         Ok(Growth { layout: self.grown(places, groups)?, added, new_groups })
-    }
-
-    /// What of a new group's disks is for the log: as much as in other groups, unless that is much
-    /// of it, or it lies in an object store.
-    fn log_regions_of_another(&self, disks: &[NewDisk], regions: u64) -> u64 {
-        let places = self.geometry.groups();
-        let log_regions = places.iter().map(|place| place.log_regions).max().unwrap_or(0);
-        let is_object = disks.iter().any(|new| new.profile == Profile::Object);
-        if is_object || regions / LOG_SHARE_OF_DISK < log_regions { 0 } else { log_regions }
     }
 
     fn grown(

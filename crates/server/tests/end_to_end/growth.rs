@@ -49,6 +49,23 @@ fn check_areas(place: &Place) {
     }
 }
 
+/// Plans counted the room that is for the log.
+#[test]
+fn regression_a_plan_has_the_size_that_comes() {
+    let (place, server) = Place::with_volume_on("10x256M", ("3", "raid4"));
+    let create = ["aggr", "create", "a2", "--disks", "3", "--raid", "raid4"];
+    let add = ["aggr", "add", "a1", "--disks"];
+    let member = [&add[..], &["1", "--group", "0"]].concat();
+    let group = [&add[..], &["3", "--raid", "raid4"]].concat();
+    for command in [&create[..], &member, &group] {
+        let plan = place.json(&[command, &["--dry-run"]].concat());
+        let made = place.json(command);
+        assert_eq!(plan["size_bytes"], made["size_bytes"], "{command:?}");
+        assert_eq!(plan["data_disks"], made["data_disks"], "{command:?}");
+    }
+    server.stop();
+}
+
 #[test]
 fn disks_and_groups_join_under_load_and_each_group_may_lose_disks() {
     let (place, server) = Place::with_volume_on("10x64M", ("3", "raid4"));

@@ -207,6 +207,9 @@ impl NodeProcess {
             &address.to_string(),
             "--memory",
             &bench.memory.0.to_string(),
+            // Beside the disks, as in the figures of before: on them it has two copies.
+            "--journal",
+            &format!("file:{}", node.directory.join("journal").display()),
             "--journal-size",
             &bench.journal.0.to_string(),
             "--name",

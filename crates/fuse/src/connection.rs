@@ -65,16 +65,8 @@ fn control(number: u32) -> io::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::service;
     use crate::{FuseMount, MountOptions};
-    use file_service::FileService;
-    use file_service::memory::{MemoryFileSystem, VolumeOptions};
-    use platform::linux::SystemClock;
-
-    fn service() -> Arc<dyn FileService> {
-        let memory = MemoryFileSystem::new(Arc::new(SystemClock));
-        memory.add_volume("home", VolumeOptions::default()).unwrap();
-        Arc::new(memory)
-    }
 
     /// The end of one mount cut another one, which was made meanwhile and had its number.
     #[test]

@@ -301,18 +301,9 @@ fn unmount_by_helper(path: &Path) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::service;
     use crate::{FuseMount, PreparedMount};
-    use file_service::FileService;
-    use file_service::memory::{MemoryFileSystem, VolumeOptions};
-    use platform::linux::SystemClock;
-    use std::sync::Arc;
     use std::time::Duration;
-
-    fn service() -> Arc<dyn FileService> {
-        let memory = MemoryFileSystem::new(Arc::new(SystemClock));
-        memory.add_volume("home", VolumeOptions::default()).unwrap();
-        Arc::new(memory)
-    }
 
     /// A dead mount was taken for a living one for a second, by attributes that the kernel knew.
     #[test]

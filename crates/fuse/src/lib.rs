@@ -46,6 +46,8 @@ mod reply;
 mod request;
 mod server;
 mod session;
+#[cfg(test)]
+mod tests;
 mod unsettled;
 
 use connection::Connection;

@@ -56,7 +56,9 @@ fn execute(
     terminal: &mut Terminal<'_>,
 ) -> Result<Output, AdminError> {
     match command {
-        ClientCommand::Status { check } => status::status(node, *check, terminal.colour),
+        ClientCommand::Status { check } => {
+            status::status(node, *check, (terminal.colour, terminal.columns))
+        }
         ClientCommand::Metrics => metrics(node),
         ClientCommand::Disk(command) => disk::run(command, options, node, terminal),
         ClientCommand::Aggr(command) => aggregate::run(command, options, node, terminal),

@@ -15,7 +15,8 @@
 //! - A destructive act is done only after its summary was shown and the name typed back, or with
 //!   `--yes`. Without a terminal and without `--yes` it fails and says which flag to add.
 //! - What was done is printed, and the command to type next, as it must be typed here.
-//! - Tables stay within 100 columns.
+//! - What may have to be typed is shown whole at any width; tables and the checks of `status` stay
+//!   within the terminal otherwise, and are as wide as they need in a pipe or a file.
 //!
 //! Fails: with an `AdminError`; its code is the exit status.
 

@@ -112,7 +112,7 @@ impl Output {
             writeln!(terminal.out, "{line}")?;
         }
         if let Some(table) = self.table.as_ref().filter(|table| !table.is_empty()) {
-            write!(terminal.out, "{}", table.render(!options.no_header))?;
+            write!(terminal.out, "{}", table.render(!options.no_header, terminal.columns))?;
         }
         for line in &self.lines {
             writeln!(terminal.out, "{line}")?;

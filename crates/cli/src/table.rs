@@ -1,26 +1,26 @@
-//! Tables within [`WIDTH_COLUMNS_MAX`] columns.
+//! Tables: as wide as they need where nothing limits them, else within the terminal's width.
 //!
-//! Invariants: every row has as many cells as there are columns; a table too wide gives up room in
-//! its shrinkable columns only, widest first, and marks the cut with `..`. ASCII only, so a byte is
-//! a column; what is not printable ASCII in a cell (a path, say) is shown escaped.
+//! Invariants: every row has as many cells as there are columns. What may have to be typed, names
+//! and numbers, is never cut. In a terminal that is too narrow the [`Column::Long`] columns are
+//! shortened, widest first, and the cut is marked with `..`. If that is not enough, a row goes on
+//! in lines of its own, and so does the header. ASCII only, so a byte is a column; what is not
+//! printable ASCII in a cell (a path, say) is shown escaped.
 
-/// Widest line. Half a screen, and what a mail or an issue shows without wrapping.
-pub const WIDTH_COLUMNS_MAX: usize = 100;
 const GAP: &str = "  ";
-/// Narrowest that a column shrinks to.
-const SHRUNK_COLUMNS_MIN: usize = 8;
+/// Before the further lines of a row.
+const INDENT: &str = "    ";
+/// Narrowest that a column is shortened to: less says nothing.
+const SHORTENED_COLUMNS_MIN: usize = 16;
 
 /// What a column does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Column {
-    /// Text, never cut.
+    /// Names, paths and words, never cut: somebody may have to type them.
     Text,
-    /// Numbers, to the right.
+    /// Numbers, to the right, never cut.
     Number,
-    /// Text that loses its end if there is no room.
+    /// Text that nobody types. It loses its end if there is no room.
     Long,
-    /// A path, which loses its beginning if there is no room.
-    Path,
 }
 
 /// A table.
@@ -28,6 +28,14 @@ pub enum Column {
 pub struct Table {
     columns: Vec<(&'static str, Column)>,
     rows: Vec<Vec<String>>,
+}
+
+/// Where a column stands.
+struct Place {
+    width: usize,
+    kind: Column,
+    /// Whether it begins a further line of the row.
+    begins_line: bool,
 }
 
 impl Table {
@@ -52,63 +60,95 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// The lines, with or without the header.
+    /// The lines, with or without the header; none wider than `room` columns, if that is given,
+    /// but where one cell is, that is never cut.
     #[must_use]
-    pub fn render(&self, header: bool) -> String {
-        let widths = self.widths(header);
+    pub fn render(&self, header: bool, room: Option<usize>) -> String {
+        let places = self.places(header, room.unwrap_or(usize::MAX));
         let mut text = String::new();
         if header {
             let names: Vec<String> =
                 self.columns.iter().map(|(name, _)| (*name).to_owned()).collect();
-            self.line(&mut text, &names, &widths);
+            lines(&mut text, &names, &places);
         }
         for row in &self.rows {
-            self.line(&mut text, row, &widths);
+            lines(&mut text, row, &places);
         }
         text
     }
 
-    fn widths(&self, header: bool) -> Vec<usize> {
-        let widest = |index: usize, name: &str| {
+    fn places(&self, header: bool, room: usize) -> Vec<Place> {
+        let place = |(index, (name, kind)): (usize, &(&str, Column))| {
             let cells = self.rows.iter().filter_map(|row| row.get(index)).map(String::len);
-            cells.max().unwrap_or(0).max(if header { name.len() } else { 0 })
+            let width = cells.max().unwrap_or(0).max(if header { name.len() } else { 0 });
+            Place { width, kind: *kind, begins_line: false }
         };
-        let columns = self.columns.iter().enumerate();
-        let mut widths: Vec<usize> =
-            columns.map(|(index, (name, _))| widest(index, name)).collect();
-        let gaps = GAP.len() * widths.len().saturating_sub(1);
-        loop {
-            let total = widths.iter().sum::<usize>() + gaps;
-            let shrinkable = |(index, width): &(usize, &mut usize)| {
-                let kind = self.columns.get(*index).map(|(_, kind)| *kind);
-                **width > SHRUNK_COLUMNS_MIN && matches!(kind, Some(Column::Long | Column::Path))
-            };
-            let widest =
-                widths.iter_mut().enumerate().filter(shrinkable).max_by_key(|(_, width)| **width);
-            match widest {
-                Some((_, width)) if total > WIDTH_COLUMNS_MAX => *width -= 1,
-                _ => return widths,
-            }
+        let mut places: Vec<Place> = self.columns.iter().enumerate().map(place).collect();
+        if !shorten(&mut places, room) {
+            places = self.columns.iter().enumerate().map(place).collect();
+            wrap(&mut places, room);
         }
+        places
     }
+}
 
-    fn line(&self, text: &mut String, cells: &[String], widths: &[usize]) {
-        let mut line = String::new();
-        for (index, ((cell, width), (_, kind))) in
-            cells.iter().zip(widths).zip(&self.columns).enumerate()
-        {
-            if index > 0 {
-                line.push_str(GAP);
-            }
-            let cell = fit(cell, *width, *kind);
-            match kind {
-                Column::Number => line.push_str(&format!("{cell:>width$}")),
-                _ => line.push_str(&format!("{cell:<width$}")),
-            }
+/// Has columns give up room until the table is `room` columns wide; whether it is.
+fn shorten(places: &mut [Place], room: usize) -> bool {
+    loop {
+        let gaps = GAP.len() * places.len().saturating_sub(1);
+        let total = places.iter().map(|place| place.width).sum::<usize>() + gaps;
+        if total <= room {
+            return true;
         }
-        text.push_str(line.trim_end());
-        text.push('\n');
+        let can =
+            |place: &&mut Place| place.kind == Column::Long && place.width > SHORTENED_COLUMNS_MIN;
+        let widest = places.iter_mut().filter(can).max_by_key(|place| place.width);
+        let Some(widest) = widest else { return false };
+        widest.width -= 1;
     }
+}
+
+/// Has a row take several lines, each with as many columns as `room` has space for.
+fn wrap(places: &mut [Place], room: usize) {
+    let line = room.saturating_sub(INDENT.len());
+    let mut end = 0;
+    for (index, place) in places.iter_mut().enumerate() {
+        if place.kind == Column::Long {
+            place.width = place.width.min(line.max(SHORTENED_COLUMNS_MIN));
+        }
+        let gap = if index == 0 { 0 } else { GAP.len() };
+        place.begins_line = index > 0 && end + gap + place.width > room;
+        end = match place.begins_line {
+            true => INDENT.len() + place.width,
+            false => end + gap + place.width,
+        };
+    }
+}
+
+/// A row; further lines only where they say something.
+fn lines(text: &mut String, cells: &[String], places: &[Place]) {
+    let (mut line, mut is_first) = (String::new(), true);
+    let mut end = |line: &str, is_first| {
+        let line = line.trim_end();
+        if is_first || !line.is_empty() {
+            text.push_str(line);
+            text.push('\n');
+        }
+    };
+    for (index, (cell, place)) in cells.iter().zip(places).enumerate() {
+        if place.begins_line {
+            end(&line, is_first);
+            (line, is_first) = (INDENT.to_owned(), false);
+        } else if index > 0 {
+            line.push_str(GAP);
+        }
+        let (cell, width) = (fit(cell, place), place.width);
+        match place.kind {
+            Column::Number => line.push_str(&format!("{cell:>width$}")),
+            Column::Text | Column::Long => line.push_str(&format!("{cell:<width$}")),
+        }
+    }
+    end(&line, is_first);
 }
 
 /// A text in printable ASCII: all else is escaped.
@@ -119,16 +159,13 @@ pub(crate) fn printable(cell: &str) -> String {
         .collect()
 }
 
-fn fit(cell: &str, width: usize, kind: Column) -> String {
-    if cell.len() <= width {
+fn fit(cell: &str, place: &Place) -> String {
+    if cell.len() <= place.width {
         return cell.to_owned();
     }
-    let kept = width.saturating_sub(2);
-    let kept = match kind {
-        Column::Path => cell.get(cell.len() - kept..).map(|tail| format!("..{tail}")),
-        _ => cell.get(..kept).map(|start| format!("{start}..")),
-    };
-    kept.unwrap_or_default()
+    assert!(place.kind == Column::Long, "only what nobody types is cut");
+    let kept = cell.get(..place.width.saturating_sub(2)).unwrap_or_default();
+    format!("{kept}..")
 }
 
 #[cfg(test)]
@@ -141,43 +178,107 @@ mod tests {
         let mut table = Table::new(&[("NAME", Column::Text), ("SIZE", Column::Number)]);
         table.row(["home".into(), "20GiB".into()]);
         table.row(["a".into(), "1MiB".into()]);
-        assert_eq!(table.render(true), "NAME   SIZE\nhome  20GiB\na      1MiB\n");
-        assert_eq!(table.render(false), "home  20GiB\na      1MiB\n");
+        assert_eq!(table.render(true, None), "NAME   SIZE\nhome  20GiB\na      1MiB\n");
+        assert_eq!(table.render(false, None), "home  20GiB\na      1MiB\n");
+    }
+
+    /// A disk with a long name and a long note, and one without a note.
+    fn disks() -> Table {
+        let mut table = Table::new(&[
+            ("DISK", Column::Text),
+            ("SIZE", Column::Number),
+            ("STATE", Column::Text),
+            ("NOTE", Column::Long),
+        ]);
+        let note = "labelled for aggregate 'a1', not in service";
+        table.row(["/dev/disk/d1.img".into(), "1GiB".into(), "foreign".into(), note.into()]);
+        table.row(["d2".into(), "20GiB".into(), "unused".into(), String::new()]);
+        table
     }
 
     #[test]
-    fn long_cells_give_up_room() {
-        let columns = [("NAME", Column::Long), ("PATH", Column::Path), ("N", Column::Number)];
-        let mut table = Table::new(&columns);
-        table.row(["n".repeat(60), format!("/{}/disk.img", "p".repeat(80)), "7".into()]);
-        let text = table.render(true);
-        assert!(text.lines().all(|line| line.len() <= WIDTH_COLUMNS_MAX), "{text}");
-        assert!(
-            text.contains("nn..") && text.contains("..p") && text.contains("disk.img"),
-            "{text}"
-        );
+    fn a_table_that_nothing_limits_is_as_wide_as_it_needs() {
+        let whole = "\
+DISK               SIZE  STATE    NOTE
+/dev/disk/d1.img   1GiB  foreign  labelled for aggregate 'a1', not in service
+d2                20GiB  unused
+";
+        assert_eq!(disks().render(true, None), whole);
+        assert_eq!(disks().render(true, Some(77)), whole);
+    }
+
+    #[test]
+    fn what_nobody_types_is_shortened_first() {
+        let text = "\
+DISK               SIZE  STATE    NOTE
+/dev/disk/d1.img   1GiB  foreign  labelled for agg..
+d2                20GiB  unused
+";
+        assert_eq!(disks().render(true, Some(52)), text);
+    }
+
+    #[test]
+    fn a_row_that_is_still_too_wide_takes_several_lines() {
+        let text = "\
+DISK               SIZE  STATE
+    NOTE
+/dev/disk/d1.img   1GiB  foreign
+    labelled for aggregate 'a1',..
+d2                20GiB  unused
+";
+        assert_eq!(disks().render(true, Some(34)), text);
+        let text = "\
+/dev/disk/d1.img
+     1GiB
+    foreign
+    labelled for a..
+d2
+    20GiB
+    unused
+";
+        assert_eq!(disks().render(false, Some(10)), text);
     }
 
     #[test]
     fn what_does_not_print_is_escaped() {
         let mut table = Table::new(&[("NAME", Column::Text)]);
         table.row(["a\u{1b}[31m\n\u{e9}".into()]);
-        assert_eq!(table.render(false), "a\\u{1b}[31m\\n\\u{e9}\n");
+        assert_eq!(table.render(false, None), "a\\u{1b}[31m\\n\\u{e9}\n");
     }
 
     proptest! {
+        /// And no line is wider than the terminal, but one that has a single cell.
         #[test]
-        fn tables_are_never_too_wide(
-            rows in prop::collection::vec((".{0,64}", "[a-z/]{0,300}", 0_u64..1 << 40), 0..6),
+        fn what_may_be_typed_is_whole_at_any_width(
+            rows in prop::collection::vec(
+                ("[a-z/.]{1,300}", any::<u64>(), ".{0,64}", "[a-z0-9@-]{1,100}"), 1..6),
+            room in prop::option::of(0..200_usize),
+            header in any::<bool>(),
         ) {
-            let columns =
-                [("NAME", Column::Long), ("PATH", Column::Path), ("SIZE", Column::Number)];
-            let mut table = Table::new(&columns);
-            for (name, path, size) in rows {
-                table.row([name, path, size.to_string()]);
+            let mut table = Table::new(&[
+                ("PATH", Column::Text),
+                ("NUMBER", Column::Number),
+                ("NOTE", Column::Long),
+                ("NAME", Column::Text),
+            ]);
+            for (path, number, note, name) in &rows {
+                table.row([path.clone(), number.to_string(), note.clone(), name.clone()]);
             }
-            for line in table.render(true).lines() {
-                prop_assert!(line.len() <= WIDTH_COLUMNS_MAX && line.is_ascii());
+            let text = table.render(header, room);
+            let mut words = text.split_whitespace();
+            for (path, number, _, name) in &rows {
+                for typed in [path, &number.to_string(), name] {
+                    prop_assert!(words.any(|word| word == typed), "{typed} in\n{text}");
+                }
+            }
+            let lines = rows.len() + usize::from(header);
+            prop_assert!(room.is_some() || text.lines().count() == lines, "{text}");
+            for line in text.lines() {
+                prop_assert!(line.is_ascii());
+                let is_one_cell = !line.trim_start().contains(' ');
+                let least = SHORTENED_COLUMNS_MIN + INDENT.len();
+                let room = room.unwrap_or(usize::MAX).max(least);
+                prop_assert!(line.len() <= room || is_one_cell, "{line}");
             }
         }
     }

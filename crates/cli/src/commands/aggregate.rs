@@ -242,7 +242,7 @@ fn raid(aggregate: &AggregateInfo) -> String {
 /// Aggregates as a table.
 pub(super) fn table(aggregates: &[AggregateInfo]) -> Table {
     let mut table = Table::new(&[
-        ("AGGR", Column::Long),
+        ("AGGR", Column::Text),
         ("STATE", Column::Text),
         ("RAID", Column::Text),
         ("SIZE", Column::Number),

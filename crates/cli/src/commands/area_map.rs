@@ -1,10 +1,10 @@
 //! The allocation areas of an aggregate, drawn: `stroop aggr show NAME --map`.
 //!
 //! Invariants: a character is one cell; rows are nothing but such characters, so that they survive
-//! copying; nothing is wider than a table.
+//! copying; no heading is wider than 100 columns.
 
 use crate::quantities::count;
-use crate::table::{Column, Table, WIDTH_COLUMNS_MAX};
+use crate::table::{Column, Table};
 use admin_api::{AggregateMap, AreaCell, GroupAreas};
 use units::ByteSize;
 
@@ -16,6 +16,8 @@ const CELLS_PER_ROW: usize = 64;
 const SHADES: [char; 5] = ['#', '%', '+', '-', '.'];
 const LEGEND: &str =
     "legend      free: # 0-19%, % 20-39%, + 40-59%, - 60-79%, . 80-100%, ? not counted yet";
+/// Widest heading: what a mail or an issue shows without wrapping.
+const WIDTH_COLUMNS_MAX: usize = 100;
 /// Where the text of heads begins.
 const INDENT_COLUMNS: usize = 12;
 
@@ -108,7 +110,7 @@ fn histogram(group: &GroupAreas) -> Vec<String> {
         group.full.to_string(),
         group.uncounted().to_string(),
     ]);
-    table.render(true).lines().map(str::to_owned).collect()
+    table.render(true, None).lines().map(str::to_owned).collect()
 }
 
 #[cfg(test)]

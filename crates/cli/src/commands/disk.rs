@@ -177,7 +177,7 @@ fn list(node: &dyn Administration) -> Result<Output, AdminError> {
 /// Disks as a table.
 pub(super) fn table(disks: &[DiskInfo]) -> Table {
     let mut table = Table::new(&[
-        ("DISK", Column::Path),
+        ("DISK", Column::Text),
         ("SIZE", Column::Number),
         ("MEDIA", Column::Text),
         ("STATE", Column::Text),

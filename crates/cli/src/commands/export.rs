@@ -51,9 +51,9 @@ fn changed(exports: &VolumeExports) -> Result<Output, AdminError> {
 
 fn table(exports: &[VolumeExports]) -> Table {
     let mut table = Table::new(&[
-        ("VOLUME", Column::Long),
+        ("VOLUME", Column::Text),
         ("INDEX", Column::Number),
-        ("CLIENT", Column::Long),
+        ("CLIENT", Column::Text),
         ("ACCESS", Column::Text),
         ("SQUASH", Column::Text),
         ("ANON", Column::Text),

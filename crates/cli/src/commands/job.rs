@@ -117,8 +117,8 @@ fn list(node: &dyn Administration) -> Result<Output, AdminError> {
     let mut table = Table::new(&[
         ("JOB", Column::Number),
         ("KIND", Column::Text),
-        ("AGGR", Column::Long),
-        ("TARGET", Column::Path),
+        ("AGGR", Column::Text),
+        ("TARGET", Column::Text),
         ("STATE", Column::Text),
         ("DONE", Column::Number),
         ("RATE", Column::Number),

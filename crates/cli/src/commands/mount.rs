@@ -30,9 +30,9 @@ pub(super) fn unmount(node: &dyn Administration, mountpoint: &Path) -> Result<Ou
 pub(super) fn list(node: &dyn Administration) -> Result<Output, AdminError> {
     let mounts = node.mount_list()?;
     let mut table = Table::new(&[
-        ("VOLUME", Column::Long),
-        ("MOUNTPOINT", Column::Path),
-        ("STATE", Column::Long),
+        ("VOLUME", Column::Text),
+        ("MOUNTPOINT", Column::Text),
+        ("STATE", Column::Text),
     ]);
     for MountInfo { volume, mountpoint, missing } in &mounts {
         let state = missing.as_ref().map_or("mounted", |_| "missing").to_owned();

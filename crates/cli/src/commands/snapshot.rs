@@ -82,7 +82,7 @@ fn create(node: &dyn Administration, name: &str) -> Result<Output, AdminError> {
 
 fn table(snapshots: &[SnapshotInfo]) -> Table {
     let mut table = Table::new(&[
-        ("SNAPSHOT", Column::Long),
+        ("SNAPSHOT", Column::Text),
         ("CREATED", Column::Text),
         ("EXCLUSIVE", Column::Number),
     ]);

@@ -3,15 +3,17 @@
 use super::aggregate::table;
 use crate::output::Output;
 use crate::quantities::count;
+use crate::terminal::wrapped;
 use admin_api::{
-    Activity, AdminError, Administration, Code, DiskInfo, Health, StatusReply, duration,
+    Activity, AdminError, Administration, Code, DiskInfo, Health, HealthCheck, StatusReply,
+    duration,
 };
 use units::ByteSize;
 
 pub(super) fn status(
     node: &dyn Administration,
     check: bool,
-    colour: bool,
+    (colour, columns): (bool, Option<usize>),
 ) -> Result<Output, AdminError> {
     let status = node.status()?;
     let mut output = Output::of(&status.node, &status)?;
@@ -35,11 +37,7 @@ pub(super) fn status(
         output = output.line(format!("now    {}", doing(activity)));
     }
     for check in &status.checks {
-        output = output.line(format!("check {}  {}: {}", check.code, check.object, check.message));
-        for activity in &check.now {
-            output = output.line(format!("      now:    {}", doing(activity)));
-        }
-        output = output.line(format!("      action: {}", check.action));
+        output.lines.extend(check_lines(check, columns));
     }
     if status.aggregates.is_empty() {
         return Ok(output.next("stroop disk list"));
@@ -48,6 +46,17 @@ pub(super) fn status(
         return Ok(output.next("stroop volume create home --size 1G --export 127.0.0.1:rw"));
     }
     Ok(output)
+}
+
+/// A check, none of its lines wider than the terminal: the text goes on below itself.
+fn check_lines(check: &HealthCheck, columns: Option<usize>) -> Vec<String> {
+    let HealthCheck { code, object, message, now, action, .. } = check;
+    let mut lines = wrapped(&format!("{CHECK}{code}  {object}: {message}"), columns, CHECK.len());
+    let below = now.iter().map(|now| format!("{NOW}{}", doing(now)));
+    for line in below.chain([format!("{ACTION}{action}")]) {
+        lines.extend(wrapped(&line, columns, ACTION.len()));
+    }
+    lines
 }
 
 /// "rebuilding to d7  [#######------]  54%  412MiB/s  about 2h10m".
@@ -65,6 +74,10 @@ fn doing(activity: &Activity) -> String {
     line
 }
 
+/// How the lines of a check begin.
+const CHECK: &str = "check ";
+const NOW: &str = "      now:    ";
+const ACTION: &str = "      action: ";
 /// How long a bar is.
 const BAR_COLUMNS: u64 = 13;
 /// Disks with errors that are named; the others are in the list of disks.
@@ -134,6 +147,33 @@ fn head(status: &StatusReply, colour: bool) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use admin_api::Severity;
+
+    #[test]
+    fn a_check_is_wrapped_within_the_terminal() {
+        let check = HealthCheck {
+            code: "AGGR_DEGRADED".to_owned(),
+            severity: Severity::Warning,
+            object: "a1".to_owned(),
+            message: "data is complete, but without d3 (missing); 1 more may fail".to_owned(),
+            now: Vec::new(),
+            action: "see the cables, then: stroop disk replace d3 NEW".to_owned(),
+        };
+        let wide = check_lines(&check, None);
+        assert_eq!(wide.len(), 2);
+        assert_eq!(check_lines(&check, Some(100)), wide);
+        let narrow = [
+            "check AGGR_DEGRADED  a1: data is",
+            "      complete, but without d3",
+            "      (missing); 1 more may fail",
+            "      action: see the cables, then:",
+            "              stroop disk replace d3 NEW",
+        ];
+        assert_eq!(check_lines(&check, Some(40)), narrow);
+        // A command stays whole in the narrowest terminal.
+        let narrowest = check_lines(&check, Some(20));
+        assert_eq!(narrowest.last().map(|line| line.trim()), Some("stroop disk replace d3 NEW"));
+    }
 
     #[test]
     fn what_is_being_done_is_shown_as_far_as_it_is_known() {

@@ -42,6 +42,7 @@ impl Session {
             err: &mut err,
             input: answers.map(|_| &mut input as &mut dyn BufRead),
             colour: false,
+            columns: None,
             program: "./stroop --config x".to_owned(),
         };
         let status = run(command, &cli.options, &self.node, &mut terminal);

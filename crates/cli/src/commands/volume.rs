@@ -323,8 +323,8 @@ pub(super) fn exported(rules: &[ExportRule]) -> String {
 
 fn table(volumes: &[VolumeInfo]) -> Table {
     let mut table = Table::new(&[
-        ("NAME", Column::Long),
-        ("AGGR", Column::Long),
+        ("NAME", Column::Text),
+        ("AGGR", Column::Text),
         ("STATE", Column::Text),
         ("SIZE", Column::Number),
         ("LIVE", Column::Number),

@@ -54,7 +54,8 @@ fn typed(line: &str, node: &dyn Administration, out: &mut dyn Write) -> (u8, Str
     };
     let mut err = Vec::new();
     let program = "./stroop --config x".to_owned();
-    let mut terminal = Terminal { out, err: &mut err, input: None, colour: false, program };
+    let mut terminal =
+        Terminal { out, err: &mut err, input: None, colour: false, columns: None, program };
     let status = crate::commands::run(command, &cli.options, node, &mut terminal);
     (status, String::from_utf8(err).unwrap())
 }
@@ -118,8 +119,14 @@ fn events_that_are_not_kept_any_more_are_counted() {
         let cli = Cli::try_parse_from(["stroop", "event", "tail"]).unwrap();
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let program = "stroop".to_owned();
-        let mut terminal =
-            Terminal { out: &mut out, err: &mut err, input: None, colour: false, program };
+        let mut terminal = Terminal {
+            out: &mut out,
+            err: &mut err,
+            input: None,
+            colour: false,
+            columns: None,
+            program,
+        };
         let events = node().event_list(&EventList { after: Some(2), ..asked }).unwrap();
         show(&events, &asked, &cli.options, &mut terminal).unwrap();
         String::from_utf8(err).unwrap()

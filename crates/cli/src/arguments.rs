@@ -29,6 +29,9 @@ pub use event::{EventCommand, EventTailArguments, Since};
 pub use job::JobCommand;
 pub use volume::VolumeCommand;
 
+/// How long an answer is waited for unless something else is said.
+const ANSWER_WAIT: Duration = Duration::from_secs(15 * 60);
+
 /// Where the configuration is looked for unless something else is said.
 pub const CONFIG_PATH: &str = "/etc/stroop/stroop.toml";
 
@@ -61,16 +64,23 @@ pub struct Options {
     /// Do not ask: the answer to every question is yes
     #[arg(long, global = true)]
     pub yes: bool,
-    /// How long to wait for the server's answer: 90s, 15m, 4h
-    #[arg(long, global = true, value_name = "DURATION", default_value = "15m",
-          value_parser = admin_api::duration::parse)]
-    pub wait: Duration,
+    /// How long to wait at most for the server's answer, or for a job: 90s, 15m, 4h [default: 15m]
+    #[arg(long, global = true, value_name = "DURATION", value_parser = admin_api::duration::parse)]
+    pub wait: Option<Duration>,
     /// The node's configuration [default: /etc/stroop/stroop.toml]
     #[arg(long, global = true, value_name = "FILE", env = "STROOP_CONFIG")]
     pub config: Option<PathBuf>,
     /// The server's admin socket, instead of the one that the configuration names
     #[arg(long, global = true, value_name = "PATH", env = "STROOP_SOCKET")]
     pub socket: Option<PathBuf>,
+}
+
+impl Options {
+    /// How long an answer is waited for.
+    #[must_use]
+    pub fn answer_wait(&self) -> Duration {
+        self.wait.unwrap_or(ANSWER_WAIT)
+    }
 }
 
 /// How to print.

@@ -15,8 +15,9 @@ mod status;
 mod taking;
 mod upkeep;
 mod volume;
+mod watch;
 
-use crate::arguments::{ClientCommand, EventCommand, Options, UpgradeCommand};
+use crate::arguments::{ClientCommand, EventCommand, JobCommand, Options, UpgradeCommand};
 use crate::features;
 use crate::output::{Output, print_error};
 use crate::terminal::Terminal;
@@ -33,6 +34,9 @@ pub fn run(
 ) -> u8 {
     if let ClientCommand::Event(EventCommand::Tail(arguments)) = command {
         return event::tail(arguments, options, node, terminal);
+    }
+    if let ClientCommand::Job(JobCommand::Watch { job }) = command {
+        return watch::watch(*job, options, node, terminal);
     }
     let output = match execute(command, options, node, terminal) {
         Ok(output) => output,

@@ -9,9 +9,9 @@
 //! out by the binary (crate `server`).
 //!
 //! Invariants:
-//! - With `-o json` standard output holds one JSON document and nothing else (`event tail`: one a
-//!   line); with `-o name`,
-//!   names, a line each. Questions, errors and hints that are not the answer go to standard error.
+//! - With `-o json` standard output holds one JSON document and nothing else (`event tail` and `job
+//!   watch`: one a line); with `-o name`, names, a line each. Questions, errors and hints that are
+//!   not the answer go to standard error.
 //! - A destructive act is done only after its summary was shown and the name typed back, or with
 //!   `--yes`. Without a terminal and without `--yes` it fails and says which flag to add.
 //! - What was done is printed, and the command to type next, as it must be typed here.

@@ -19,6 +19,8 @@ pub struct Terminal<'a> {
     pub colour: bool,
     /// How wide the answer may be; `None` if nothing limits it.
     pub columns: Option<usize>,
+    /// Whether the answer goes to a terminal, where lines can be written over.
+    pub is_screen: bool,
     /// How this program is called here, with its options: what hints begin with.
     pub program: String,
 }
@@ -28,13 +30,15 @@ pub fn with_standard_streams<T>(program: String, body: impl FnOnce(&mut Terminal
     let (mut out, mut err, mut input) = (io::stdout().lock(), io::stderr(), io::stdin().lock());
     let asks = io::stdin().is_terminal() && io::stderr().is_terminal();
     let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let colour = io::stdout().is_terminal() && !no_colour;
+    let is_screen = io::stdout().is_terminal();
+    let colour = is_screen && !no_colour;
     body(&mut Terminal {
         out: &mut out,
         err: &mut err,
         input: if asks { Some(&mut input) } else { None },
         colour,
         columns: columns(),
+        is_screen,
         program,
     })
 }
@@ -139,6 +143,7 @@ mod tests {
             input: None,
             colour: false,
             columns: None,
+            is_screen: false,
             program,
         };
         for (text, expected) in [

@@ -52,8 +52,8 @@ pub(crate) fn run(
     admin_api::Validate::validate(&Named { name: name.clone() })?;
     let socket = crate::invocation::socket(options)?;
     let node: Arc<dyn Administration> =
-        Arc::new(Remote(SocketTransport::new(&socket, options.wait)));
-    match beside::begin(&node, &socket, options.wait, name) {
+        Arc::new(Remote(SocketTransport::new(&socket, options.answer_wait())));
+    match beside::begin(&node, &socket, options.answer_wait(), name) {
         Ok(begun) => {
             let (subject, held) = begun.open()?;
             let checked = check(&subject, *memory, terminal);

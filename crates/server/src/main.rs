@@ -79,7 +79,7 @@ fn run(cli: &Cli, terminal: &mut Terminal<'_>) -> u8 {
         Command::Serve(arguments) => serve::serve(arguments, config_path(options)),
         Command::Client(command) => match socket(options) {
             Ok(socket) => {
-                let node = Remote(SocketTransport::new(&socket, options.wait));
+                let node = Remote(SocketTransport::new(&socket, options.answer_wait()));
                 return cli::run(command, options, &node, terminal);
             }
             Err(error) => Err(error),

@@ -150,7 +150,7 @@ fn carry_out(called: &Called, options: &Options) -> Result<(), AdminError> {
     let mountpoint = mountpoint.and_then(|path| path.to_str().map(str::to_owned));
     let mountpoint = mountpoint.ok_or_else(|| usage(place, "it is no path in UTF-8"))?;
     let socket = socket(options)?;
-    mount(&Remote(SocketTransport::new(&socket, options.wait)), volume, mountpoint)
+    mount(&Remote(SocketTransport::new(&socket, options.answer_wait())), volume, mountpoint)
 }
 
 fn mount(node: &dyn Administration, volume: &str, mountpoint: String) -> Result<(), AdminError> {
@@ -195,7 +195,7 @@ mod tests {
         let options = called.options().unwrap();
         assert_eq!(options.config.as_deref(), Some(Path::new("/a")));
         assert_eq!(options.socket.as_deref(), Some(Path::new("/b")));
-        assert_eq!(options.wait.as_secs(), 5);
+        assert_eq!(options.answer_wait().as_secs(), 5);
         assert!(parse("home /m -o wait=soon").unwrap().options().is_err());
     }
 

@@ -27,7 +27,20 @@ pub enum JobCommand {
         /// Its number
         job: u64,
     },
-    /// Wait until a job is over, at most as long as --wait says; the job goes on in any case
+    /// Show how jobs get on, as they do, until none goes on any more
+    #[command(
+        after_help = "Without a number: the jobs that go on, and those that begin meanwhile. \
+        On a terminal they are written over; elsewhere there is a line for each change, with -o \
+        json an object a line. Ctrl-C ends it, and --wait after a while; the jobs go on.\n\n\
+        Exit status: 0 all succeeded, 1 one failed or was cancelled, 4 the job is paused, 7 they \
+        are not over after --wait."
+    )]
+    Watch {
+        /// Its number [default: all jobs that go on]
+        job: Option<u64>,
+    },
+    /// Wait until a job is over, at most as long as --wait says, or else 15 minutes; the job goes
+    /// on in any case
     #[command(after_help = "Exit status: 0 it succeeded, 1 it failed or was cancelled, 4 it is \
         paused, 7 it is not over.")]
     Wait {

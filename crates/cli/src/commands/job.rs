@@ -29,6 +29,7 @@ pub(super) fn run(
         JobCommand::Resume { job } => change(node, *job, JobAction::Resume),
         JobCommand::Cancel { job } => change(node, *job, JobAction::Cancel),
         JobCommand::Wait { job } => wait((options, terminal), node, *job),
+        JobCommand::Watch { .. } => unreachable!("it prints as jobs get on"),
     }
 }
 
@@ -47,7 +48,7 @@ fn change(node: &dyn Administration, number: u64, action: JobAction) -> Result<O
 }
 
 /// `running 54%, 412MiB/s, about 2h10m left`.
-fn brief(job: &JobInfo) -> String {
+pub(super) fn brief(job: &JobInfo) -> String {
     if job.state.is_over() {
         return job.state.to_string();
     }
@@ -67,13 +68,10 @@ fn wait(
     node: &dyn Administration,
     number: u64,
 ) -> Result<Output, AdminError> {
-    let error = |code, cause: String| {
-        AdminError::new(code, "cannot wait for job", number.to_string()).because(cause)
-    };
-    let mut moments = options.wait.as_nanos() / LOOK_INTERVAL.as_nanos();
+    let mut moments = options.answer_wait().as_nanos() / LOOK_INTERVAL.as_nanos();
     let mut has_shown = false;
     let mut job = node.job_show(&JobName { job: number })?;
-    while !matches!(job.state, JobState::Paused) && !job.state.is_over() && moments > 0 {
+    while goes_on(&job) && moments > 0 {
         if terminal.input.is_some() {
             // Nobody is told that progress could not be shown.
             let _ = write!(terminal.err, "\rjob {number}: {}\x1b[K", brief(&job));
@@ -87,16 +85,31 @@ fn wait(
     if has_shown {
         let _ = writeln!(terminal.err);
     }
+    verdict(&job)?;
+    show(&job)
+}
+
+/// Whether a job is waited for: it is not over, and nobody has to resume it.
+pub(super) const fn goes_on(job: &JobInfo) -> bool {
+    matches!(job.state, JobState::Queued | JobState::Running)
+}
+
+/// How it is with a job when it is waited for no longer: it has succeeded, or an error.
+pub(super) fn verdict(job: &JobInfo) -> Result<(), AdminError> {
+    let number = job.job;
+    let error = |code, cause: String| {
+        AdminError::new(code, "cannot wait for job", number.to_string()).because(cause)
+    };
     match job.state {
-        JobState::Succeeded => show(&job),
+        JobState::Succeeded => Ok(()),
         JobState::Failed | JobState::Cancelled => {
-            let cause = format!("the {} {}", title(&job), over(&job));
+            let cause = format!("the {} {}", title(job), over(job));
             Err(error(Code::Failed, cause).try_next(format!("stroop job show {number}")))
         }
         JobState::Paused => Err(error(Code::Conflict, "it is paused".to_owned())
             .try_next(format!("stroop job resume {number}"))),
         JobState::Queued | JobState::Running => {
-            let cause = format!("it goes on: {}", brief(&job));
+            let cause = format!("it goes on: {}", brief(job));
             let next = format!("stroop job show {number}, or a longer --wait");
             Err(error(Code::TimedOut, cause).try_next(next))
         }
@@ -104,7 +117,7 @@ fn wait(
 }
 
 /// `failed: the disk has gone`, `was cancelled`.
-fn over(job: &JobInfo) -> String {
+pub(super) fn over(job: &JobInfo) -> String {
     match (job.state, &job.reason) {
         (JobState::Cancelled, _) => "was cancelled".to_owned(),
         (state, Some(reason)) => format!("{state}: {reason}"),
@@ -148,7 +161,7 @@ fn list(node: &dyn Administration) -> Result<Output, AdminError> {
 }
 
 /// `rebuild of d4.img in a1`.
-fn title(job: &JobInfo) -> String {
+pub(super) fn title(job: &JobInfo) -> String {
     match &job.aggregate {
         Some(aggregate) => format!("{} of {} in {aggregate}", job.kind, job.target),
         None => format!("{} of {}", job.kind, job.target),

@@ -43,6 +43,7 @@ impl Session {
             input: answers.map(|_| &mut input as &mut dyn BufRead),
             colour: false,
             columns: None,
+            is_screen: false,
             program: "./stroop --config x".to_owned(),
         };
         let status = run(command, &cli.options, &self.node, &mut terminal);

@@ -137,7 +137,9 @@ fn jobs_are_changed_by_number() {
     place.ok(&["aggr", "remove-group", "a1", "1", "--yes"]);
     let leaves = jobs(&place).pop().unwrap();
     assert_eq!((&leaves["kind"], &leaves["target"]), (&"evacuation".into(), &"group 1".into()));
-    place.ok(&["job", "wait", "2"]);
+    let told = place.ok(&["job", "watch", "2"]);
+    assert!(told.ends_with("job 2: evacuation of group 1 in a1, succeeded\n"), "{told}");
+    assert_eq!(place.ok(&["job", "watch"]), "no job is under way\n");
     assert_eq!(place.json(&["aggr", "show", "a1"])["groups"], 1);
     server.stop();
 }

@@ -54,8 +54,16 @@ fn typed(line: &str, node: &dyn Administration, out: &mut dyn Write) -> (u8, Str
     };
     let mut err = Vec::new();
     let program = "./stroop --config x".to_owned();
-    let mut terminal =
-        Terminal { out, err: &mut err, input: None, colour: false, columns: None, program };
+    let (err_out, input) = (&mut err, None);
+    let mut terminal = Terminal {
+        out,
+        err: err_out,
+        input,
+        colour: false,
+        columns: None,
+        is_screen: false,
+        program,
+    };
     let status = crate::commands::run(command, &cli.options, node, &mut terminal);
     (status, String::from_utf8(err).unwrap())
 }
@@ -125,6 +133,7 @@ fn events_that_are_not_kept_any_more_are_counted() {
             input: None,
             colour: false,
             columns: None,
+            is_screen: false,
             program,
         };
         let events = node().event_list(&EventList { after: Some(2), ..asked }).unwrap();

@@ -4,7 +4,7 @@
 //! away. All others are opened only to be looked at.
 //!
 //! Invariants: nothing is written here; a disk is never given to two aggregates, because one that
-//! is held is not given out again.
+//! is held is not given out again. What a look finds on a disk is durable.
 //!
 //! Fails: a disk that cannot be read is reported as it is, and its aggregate does without it.
 
@@ -278,6 +278,11 @@ impl DiskTable {
             Ok(disk) => disk,
             Err(error) => return Content::Unknown(error.into()),
         };
+        // A process that was killed may have written or erased the label and not flushed it. What
+        // is decided by it would be undone by a power cut.
+        if let Some(Err(error)) = self.waits.wait_for(|done| disk.flush(done)) {
+            tracing::warn!(disk = name, %error, "what the disk holds may not be durable");
+        }
         let label = |disk: &Arc<dyn Disk>| {
             let read = self.waits.wait_for(|done| media::read_label(disk, done));
             read.unwrap_or_else(|| Err(gone(name)))
@@ -334,7 +339,7 @@ mod tests {
     use crate::disks::upkeep::Task;
     use crate::waits::Driver;
     use platform::DiskOpener;
-    use platform::simulated::SimulatedWorld;
+    use platform::simulated::{Fate, SimulatedWorld};
     use raid::RaidError;
     use std::time::Duration;
 
@@ -370,14 +375,18 @@ mod tests {
         }
     }
 
+    fn table_of(world: &SimulatedWorld) -> DiskTable {
+        let waits = Waits::driving(Arc::new(Source(world.clone())));
+        let watch = Watch::new(Arc::new(world.clone()), u64::MAX);
+        let deleted = DeletedAggregates::of(Arc::new(File::default()));
+        DiskTable::new((Arc::new(Source(world.clone())), deleted), watch, waits)
+    }
+
     fn table() -> (DiskTable, Arc<dyn Disk>) {
         let world = SimulatedWorld::new(1);
         let disk: Arc<dyn Disk> = world.add_disk("d1", media::DISK_BLOCKS_MIN);
         world.wait(|done| disk.write(0, vec![units::Block::shared(&[7; 4096])], done)).unwrap();
-        let waits = Waits::driving(Arc::new(Source(world.clone())));
-        let watch = Watch::new(Arc::new(world.clone()), u64::MAX);
-        let deleted = DeletedAggregates::of(Arc::new(File::default()));
-        (DiskTable::new((Arc::new(Source(world)), deleted), watch, waits), disk)
+        (table_of(&world), disk)
     }
 
     #[test]
@@ -395,6 +404,22 @@ mod tests {
         table.hold("a2", &[disk]);
         table.release("d1");
         assert_eq!(note(), holds);
+    }
+
+    #[test]
+    fn regression_what_a_look_finds_outlives_a_power_cut() {
+        let world = SimulatedWorld::new(1);
+        let table = table_of(&world);
+        let disk = world.add_disk("d1", media::DISK_BLOCKS_MIN);
+        let is_unused =
+            || table.info_unless_held("d1").is_some_and(|info| info.state == DiskState::Unused);
+        assert!(is_unused());
+        // By a process that is killed before it flushes.
+        world.wait(|done| disk.write(0, vec![units::Block::shared(&[7; 4096])], done)).unwrap();
+        world.kill();
+        assert!(!is_unused());
+        world.power_cut_with(Fate::AllLost);
+        assert!(!is_unused(), "as it was told before");
     }
 
     #[test]

@@ -42,12 +42,14 @@ mod forgotten;
 mod key;
 
 use crate::connections::Connections;
+use foldhash::fast::RandomState;
 use forgotten::Forgotten;
 pub(crate) use key::Key;
 use onc_rpc::Replier;
 use platform::mutation::{self, Rule};
 use platform::sync::Mutex;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::hash_map::Entry as Place;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -131,19 +133,20 @@ pub(crate) enum Begin<R> {
 /// What is known of a client.
 #[derive(Default)]
 struct Client {
-    /// The turns of its answers, the oldest first.
-    answers: VecDeque<u64>,
+    /// Its calls that have answers, each with its turn, the oldest first.
+    answers: VecDeque<(u64, Key)>,
     /// Its calls that are being done.
     pending: usize,
 }
 
+/// Hashed with keys of this process that nobody outside knows. It is no cryptographic hash: whoever
+/// finds out that its calls meet makes the server look through its own, which are limited.
 struct Entries<R> {
-    entries: HashMap<Key, Entry<R>>,
-    /// The keys of all answers by turn.
-    order: BTreeMap<u64, Key>,
-    clients: HashMap<IpAddr, Client>,
+    entries: HashMap<Key, Entry<R>, RandomState>,
+    clients: HashMap<IpAddr, Client, RandomState>,
     /// The clients that have answers, by how many.
     by_answers: BTreeSet<(usize, IpAddr)>,
+    answers: usize,
     pending: usize,
     next_turn: u64,
     forgotten: Forgotten,
@@ -166,10 +169,10 @@ impl<R> ReplyCache<R> {
     pub(crate) fn new(limits: ReplyLimits, connections: Arc<Connections>) -> Self {
         let room = || {
             let entries = Entries {
-                entries: HashMap::new(),
-                order: BTreeMap::new(),
-                clients: HashMap::new(),
+                entries: HashMap::default(),
+                clients: HashMap::default(),
                 by_answers: BTreeSet::new(),
+                answers: 0,
                 pending: 0,
                 next_turn: 0,
                 forgotten: Forgotten::new(limits.forgotten_max),
@@ -264,12 +267,15 @@ impl<R> Room<R> {
         if is_late && !mutation::broken(Rule::LateCopyDone) {
             return Begin::Late(replier);
         }
-        let of_client = entries.clients.get(&key.client).map_or(0, |client| client.pending);
-        if of_client >= self.limits.pending_max.saturating_sub(entries.pending) {
-            return Begin::Refused(replier);
+        let left = self.limits.pending_max.saturating_sub(entries.pending);
+        match entries.clients.entry(key.client) {
+            Place::Occupied(mut client) if client.get().pending < left => {
+                client.get_mut().pending += 1;
+            }
+            Place::Vacant(client) if left > 0 => client.insert(Client::default()).pending += 1,
+            Place::Occupied(_) | Place::Vacant(_) => return Begin::Refused(replier),
         }
         entries.pending += 1;
-        entries.clients.entry(key.client).or_default().pending += 1;
         entries.entries.insert(key, Entry { state: State::Begun(None), connection });
         Begin::Fresh(replier)
     }
@@ -283,7 +289,6 @@ impl<R> Room<R> {
     ) -> Option<R> {
         let answer: Box<[u8]> = answer.into();
         let mut entries = self.entries.lock();
-        let evicted = entries.make_room(key.client, &self.limits, connections);
         let turn = entries.next_turn;
         let entry = entries.entries.get_mut(key)?;
         let State::Begun(newest) = &mut entry.state else {
@@ -297,9 +302,10 @@ impl<R> Room<R> {
         }
         entry.state = State::Done { answer, answered_nanoseconds, turn };
         entries.next_turn += 1;
-        entries.order.insert(turn, *key);
-        entries.end_pending(key.client);
-        entries.change_answers(key.client, |answers| answers.push_back(turn));
+        let evicted = entries.keep(turn, key, &self.limits);
+        if let Some((key, evicted)) = &evicted {
+            entries.remember(key, evicted.connection, connections);
+        }
         drop(entries);
         drop(evicted);
         newest
@@ -307,38 +313,40 @@ impl<R> Room<R> {
 }
 
 impl<R> Entries<R> {
-    fn change_answers(&mut self, client: IpAddr, change: impl FnOnce(&mut VecDeque<u64>)) {
+    /// Takes the answer of a call that was being done among the answers. Gives the one that has to
+    /// go for it: the oldest of its client's, or of the client that has most.
+    fn keep(&mut self, turn: u64, key: &Key, limits: &ReplyLimits) -> Option<(Key, Entry<R>)> {
+        let client = self.clients.entry(key.client).or_default();
+        self.pending -= 1;
+        client.pending -= 1;
+        if client.answers.len() >= limits.client_answers_max {
+            // As many as before, so nothing else changes: a busy client mostly comes here.
+            client.answers.push_back((turn, *key));
+            let (_, oldest) = client.answers.pop_front()?;
+            return self.entries.remove_entry(&oldest);
+        }
+        let evicted = if self.answers >= limits.answers_max { self.evict() } else { None };
+        self.change_answers(key.client, |answers| answers.push_back((turn, *key)));
+        evicted
+    }
+
+    /// Takes out the oldest answer of the client that has most.
+    fn evict(&mut self) -> Option<(Key, Entry<R>)> {
+        let loser = self.by_answers.last()?.1;
+        let (_, key) = *self.clients.get(&loser)?.answers.front()?;
+        self.remove(&key).map(|entry| (key, entry))
+    }
+
+    fn change_answers(&mut self, client: IpAddr, change: impl FnOnce(&mut VecDeque<(u64, Key)>)) {
         let answers = &mut self.clients.entry(client).or_default().answers;
         let before = answers.len();
         change(answers);
         let after = answers.len();
+        self.answers = self.answers - before + after;
         self.by_answers.remove(&(before, client));
         if after > 0 {
             self.by_answers.insert((after, client));
         }
-    }
-
-    /// Takes an answer out if one more would be too many: the oldest of the client's, or of the
-    /// client that has most.
-    fn make_room(
-        &mut self,
-        client: IpAddr,
-        limits: &ReplyLimits,
-        connections: &Connections,
-    ) -> Option<Entry<R>> {
-        let own = self.clients.get(&client).map_or(0, |client| client.answers.len());
-        let loser = if own >= limits.client_answers_max {
-            client
-        } else if self.order.len() >= limits.answers_max {
-            self.by_answers.last()?.1
-        } else {
-            return None;
-        };
-        let turn = self.clients.get(&loser)?.answers.front()?;
-        let key = self.order.get(turn).copied()?;
-        let evicted = self.remove(&key)?;
-        self.remember(&key, evicted.connection, connections);
-        Some(evicted)
     }
 
     /// Remembers a call without an answer, if a copy of it may come late.
@@ -348,26 +356,21 @@ impl<R> Entries<R> {
         }
     }
 
-    fn end_pending(&mut self, client: IpAddr) {
-        self.pending -= 1;
-        if let Some(client) = self.clients.get_mut(&client) {
-            client.pending -= 1;
-        }
-    }
-
     fn remove(&mut self, key: &Key) -> Option<Entry<R>> {
         let entry = self.entries.remove(key)?;
         match &entry.state {
-            State::Begun(_) => self.end_pending(key.client),
-            State::Done { turn, .. } => {
-                self.order.remove(turn);
-                self.change_answers(key.client, |answers| {
-                    // Turns are in order, and most of what goes is the oldest.
-                    if let Ok(place) = answers.binary_search(turn) {
-                        answers.remove(place);
-                    }
-                });
+            State::Begun(_) => {
+                self.pending -= 1;
+                if let Some(client) = self.clients.get_mut(&key.client) {
+                    client.pending -= 1;
+                }
             }
+            State::Done { turn, .. } => self.change_answers(key.client, |answers| {
+                // Turns are in order, and most of what goes is the oldest.
+                if let Ok(place) = answers.binary_search_by_key(turn, |(turn, _)| *turn) {
+                    answers.remove(place);
+                }
+            }),
         }
         if let Some(client) = self.clients.get(&key.client)
             && client.answers.is_empty()

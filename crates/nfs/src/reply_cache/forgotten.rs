@@ -34,7 +34,7 @@ impl Forgotten {
 
     /// The answer that a connection has had is forgotten.
     pub(super) fn add(&mut self, key: &Key, connection: u64) {
-        let checksum = self.keyed.hash_one(key);
+        let checksum = self.keyed.hash_one(key.whole());
         if let Some(known) = self.connections.get_mut(&checksum) {
             *known = connection.max(*known);
             return;
@@ -66,7 +66,7 @@ impl Forgotten {
         !self.connections.is_empty()
             && self
                 .connections
-                .get(&self.keyed.hash_one(key))
+                .get(&self.keyed.hash_one(key.whole()))
                 .is_some_and(|answered| connection <= *answered)
     }
 }

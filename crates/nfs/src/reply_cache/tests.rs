@@ -1,6 +1,7 @@
 //! The cache by itself: who is answered, what is evicted, and how much is kept.
 
 use super::*;
+use proptest::prelude::*;
 use std::net::Ipv4Addr;
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -31,7 +32,7 @@ fn is_fresh(cache: &ReplyCache<u32>, key: Key) -> bool {
 
 fn counts(cache: &ReplyCache<u32>) -> (usize, usize, usize, usize) {
     let entries = cache.others.entries.lock();
-    (entries.entries.len(), entries.order.len(), entries.pending, entries.clients.len())
+    (entries.entries.len(), entries.answers, entries.pending, entries.clients.len())
 }
 
 #[test]
@@ -256,4 +257,81 @@ fn a_late_copy_may_come_over_the_only_connection_that_is_left() {
     assert!(matches!(cache.begin(other, new + 1, 0, 5), Begin::Fresh(5)));
     cache.finish(&other, 0, b"");
     assert!(matches!(cache.begin(key(1), old, 0, 5), Begin::Late(5)));
+}
+
+/// The same by lists that are looked through: calls with answers, the oldest first, and those that
+/// are being done.
+#[derive(Default)]
+struct Naive {
+    answers: Vec<Key>,
+    pending: Vec<Key>,
+}
+
+impl Naive {
+    fn answers_of(&self, client: IpAddr) -> usize {
+        self.answers.iter().filter(|key| key.client == client).count()
+    }
+
+    fn finish(&mut self, key: Key) {
+        self.pending.retain(|other| *other != key);
+        let loser = if self.answers_of(key.client) >= FEW.client_answers_max {
+            Some(key.client)
+        } else if self.answers.len() >= FEW.answers_max {
+            // Of several with as many, the one with the highest address.
+            self.answers
+                .iter()
+                .map(|key| (self.answers_of(key.client), key.client))
+                .max()
+                .map(|it| it.1)
+        } else {
+            None
+        };
+        if let Some(loser) = loser {
+            let oldest = self.answers.iter().position(|key| key.client == loser).unwrap();
+            self.answers.remove(oldest);
+        }
+        self.answers.push(key);
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_kept_is_what_lists_would_keep(
+        steps in prop::collection::vec((0..5_u8, 0..12_u32, 0..4_u8), 1..200),
+    ) {
+        let cache = cache_of(FEW);
+        let mut naive = Naive::default();
+        for (client, xid, step) in steps {
+            let key = Key::new(IpAddr::from([10, 0, 0, client]), xid, b"", false);
+            let is_pending = naive.pending.contains(&key);
+            match step {
+                0 | 1 if is_pending => {
+                    cache.finish(&key, 0, b"answer");
+                    naive.finish(key);
+                }
+                2 if is_pending => {
+                    cache.forget(&key);
+                    naive.pending.retain(|other| *other != key);
+                }
+                _ => match cache.begin(key, FIRST, 0, 0) {
+                    Begin::Fresh(_) => {
+                        prop_assert!(!is_pending && !naive.answers.contains(&key));
+                        naive.pending.push(key);
+                    }
+                    Begin::Replay(..) => prop_assert!(naive.answers.contains(&key)),
+                    Begin::Joined(_) => prop_assert!(is_pending),
+                    Begin::Refused(_) => {
+                        let of_client = naive.pending.iter().filter(|it| it.client == key.client);
+                        prop_assert!(of_client.count() >= FEW.pending_max - naive.pending.len());
+                    }
+                    Begin::Late(_) => prop_assert!(false, "nothing is remembered"),
+                },
+            }
+            let clients: BTreeSet<_> =
+                naive.answers.iter().chain(&naive.pending).map(|key| key.client).collect();
+            let known = naive.answers.len() + naive.pending.len();
+            let expected = (known, naive.answers.len(), naive.pending.len(), clients.len());
+            prop_assert_eq!(counts(&cache), expected);
+        }
+    }
 }

@@ -10,8 +10,9 @@ mod event;
 mod job;
 mod volume;
 
+use crate::selection::{Condition, Selection};
 use admin_api::exports::{ANONYMOUS_ID, ID_MAX};
-use admin_api::{Access, Network, RaidKind, Squash};
+use admin_api::{Access, AdminError, Network, RaidKind, Squash};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -55,10 +56,19 @@ pub struct Cli {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Global options")]
 pub struct Options {
-    /// How to print: a table for people, JSON or bare names for scripts
+    /// How to print: a table for people; JSON, YAML, CSV or bare names for scripts
     #[arg(short, long, global = true, value_enum, default_value_t = Format::Table)]
     pub output: Format,
-    /// Print tables without their header
+    /// Show these fields of the JSON only, in this order: name,size_bytes,protection.disk_failures
+    #[arg(long, global = true, value_name = "FIELD,..", value_delimiter = ',')]
+    pub fields: Vec<String>,
+    /// Of a list show what fits: 'used_bytes>10G', 'state!=online', 'name~web'; all of several
+    #[arg(long = "where", global = true, value_name = "CONDITION")]
+    pub conditions: Vec<Condition>,
+    /// Sort a list by a field; -FIELD turns the order round
+    #[arg(long, global = true, value_name = "FIELD", allow_hyphen_values = true)]
+    pub sort: Option<String>,
+    /// Print tables and CSV without their header
     #[arg(long, global = true)]
     pub no_header: bool,
     /// Do not ask: the answer to every question is yes
@@ -76,6 +86,42 @@ pub struct Options {
 }
 
 impl Options {
+    /// What is shown of an answer.
+    #[must_use]
+    pub fn selection(&self) -> Selection {
+        let Self { fields, conditions, sort, .. } = self.clone();
+        Selection { fields, conditions, sort }
+    }
+
+    /// Whether the answer can be shown as these ask for, whatever it is.
+    ///
+    /// # Errors
+    /// `Usage` if not.
+    pub fn check(&self) -> Result<(), AdminError> {
+        if self.output == Format::Name && !self.fields.is_empty() {
+            return Err(AdminError::usage("cannot show fields", "-o name")
+                .because("names have no fields")
+                .try_next("--fields name -o csv --no-header"));
+        }
+        Ok(())
+    }
+
+    /// The same for what goes on and on: a line for each thing that happens.
+    pub(crate) fn check_stream(&self) -> Result<(), AdminError> {
+        let refused = |what: &str| {
+            AdminError::usage("cannot show what happens as it happens", what)
+                .because("each thing is a line by itself: -o table, json and name are there")
+        };
+        match self.output {
+            Format::Yaml => Err(refused("-o yaml")),
+            Format::Csv => Err(refused("-o csv")),
+            Format::Table | Format::Wide | Format::Json | Format::Name => match self.selection() {
+                selection if selection == Selection::default() => Ok(()),
+                _ => Err(refused("--fields, --where or --sort")),
+            },
+        }
+    }
+
     /// How long an answer is waited for.
     #[must_use]
     pub fn answer_wait(&self) -> Duration {
@@ -88,8 +134,14 @@ impl Options {
 pub enum Format {
     /// A table for people.
     Table,
+    /// The table, as wide as it needs, in a narrow terminal too.
+    Wide,
     /// JSON: sizes in bytes, durations in nanoseconds, times in RFC 3339.
     Json,
+    /// The same as YAML.
+    Yaml,
+    /// The same as comma-separated values, a line for each record.
+    Csv,
     /// Names, one a line.
     Name,
 }

@@ -32,13 +32,22 @@ pub fn run(
     node: &dyn Administration,
     terminal: &mut Terminal<'_>,
 ) -> u8 {
-    if let ClientCommand::Event(EventCommand::Tail(arguments)) = command {
-        return event::tail(arguments, options, node, terminal);
+    match (command, options.check_stream()) {
+        (
+            ClientCommand::Event(EventCommand::Tail(_))
+            | ClientCommand::Job(JobCommand::Watch { .. }),
+            Err(error),
+        ) => return print_error(&error, options, terminal),
+        (ClientCommand::Event(EventCommand::Tail(arguments)), Ok(())) => {
+            return event::tail(arguments, options, node, terminal);
+        }
+        (ClientCommand::Job(JobCommand::Watch { job }), Ok(())) => {
+            return watch::watch(*job, options, node, terminal);
+        }
+        _ => {}
     }
-    if let ClientCommand::Job(JobCommand::Watch { job }) = command {
-        return watch::watch(*job, options, node, terminal);
-    }
-    let output = match execute(command, options, node, terminal) {
+    let answer = execute(command, options, node, terminal);
+    let output = match answer.and_then(|output| output.select(&options.selection())) {
         Ok(output) => output,
         Err(error) => return print_error(&error, options, terminal),
     };

@@ -29,6 +29,7 @@ mod features;
 pub mod output;
 pub mod owner;
 mod quantities;
+mod selection;
 pub mod table;
 pub mod terminal;
 pub mod transport;

@@ -5,6 +5,7 @@
 
 use crate::Options;
 use crate::arguments::Format;
+use crate::selection::{self, Selection};
 use crate::table::Table;
 use crate::terminal::Terminal;
 use admin_api::{AdminError, Code};
@@ -15,7 +16,7 @@ use std::io;
 /// What a command has to say.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Output {
-    /// For `-o json`.
+    /// For `-o json`, and what is made of it.
     pub json: Value,
     /// For `-o name`.
     pub names: Vec<String>,
@@ -88,6 +89,53 @@ impl Output {
         self
     }
 
+    /// The part of it that is to be shown.
+    ///
+    /// # Errors
+    /// As [`crate::selection`] says.
+    pub fn select(mut self, selection: &Selection) -> Result<Self, AdminError> {
+        if selection.is_all() {
+            return Ok(self);
+        }
+        let Some(records) = self.json.get("records").and_then(Value::as_array) else {
+            if let Some(field) = selection.of_list() {
+                return Err(selection::unusable(field, "the answer is no list"));
+            }
+            let whole = std::slice::from_ref(&self.json);
+            let (mut records, table) = selection.narrow(whole, whole)?;
+            return Ok(self.bare(records.pop().unwrap_or_default(), table));
+        };
+        let chosen = selection.chosen(records)?;
+        let picked = chosen.iter().filter_map(|place| records.get(*place).cloned());
+        let (all, mut picked) = (records.len(), picked.collect::<Vec<Value>>());
+        if self.names.len() == all {
+            let name = |place: &usize| self.names.get(*place).cloned();
+            self.names = chosen.iter().filter_map(name).collect();
+        }
+        if selection.fields.is_empty() {
+            // A table has a row for each record; one that has not is about something else.
+            if let Some(table) = self.table.as_mut().filter(|table| table.rows() == all) {
+                table.keep(&chosen);
+            }
+        } else {
+            let (narrowed, table) = selection.narrow(&picked, records)?;
+            picked = narrowed;
+            let json = std::mem::take(&mut self.json);
+            self = self.bare(json, table);
+        }
+        if let Value::Object(list) = &mut self.json {
+            list.insert("num_records".to_owned(), picked.len().into());
+            list.insert("records".to_owned(), picked.into());
+        }
+        Ok(self)
+    }
+
+    /// Without what is said beside it.
+    fn bare(self, json: Value, table: Table) -> Self {
+        let (head, lines, next) = (Vec::new(), Vec::new(), None);
+        Self { json, table: Some(table), head, lines, next, ..self }
+    }
+
     /// Prints it as asked.
     ///
     /// # Errors
@@ -102,17 +150,40 @@ impl Output {
                     writeln!(terminal.out, "{name}")?;
                 }
             }
-            Format::Table => self.print_table(options, terminal)?,
+            Format::Yaml => {
+                let text = serde_saphyr::to_string(&self.json).map_err(io::Error::other)?;
+                writeln!(terminal.out, "{}", text.trim_end())?;
+            }
+            Format::Csv => self.print_csv(options, terminal)?,
+            Format::Table => self.print_table(options, terminal, terminal.columns)?,
+            Format::Wide => self.print_table(options, terminal, None)?,
         }
         terminal.out.flush()
     }
 
-    fn print_table(&self, options: &Options, terminal: &mut Terminal<'_>) -> io::Result<()> {
+    fn print_csv(&self, options: &Options, terminal: &mut Terminal<'_>) -> io::Result<()> {
+        let (names, rows) = selection::csv(&self.json, &options.fields);
+        let mut writer = csv::Writer::from_writer(&mut *terminal.out);
+        if !options.no_header {
+            writer.write_record(names)?;
+        }
+        for row in rows {
+            writer.write_record(row)?;
+        }
+        writer.flush()
+    }
+
+    fn print_table(
+        &self,
+        options: &Options,
+        terminal: &mut Terminal<'_>,
+        room: Option<usize>,
+    ) -> io::Result<()> {
         for line in &self.head {
             writeln!(terminal.out, "{line}")?;
         }
         if let Some(table) = self.table.as_ref().filter(|table| !table.is_empty()) {
-            write!(terminal.out, "{}", table.render(!options.no_header, terminal.columns))?;
+            write!(terminal.out, "{}", table.render(!options.no_header, room))?;
         }
         for line in &self.lines {
             writeln!(terminal.out, "{line}")?;
@@ -137,7 +208,7 @@ pub fn print_error(error: &AdminError, options: &Options, terminal: &mut Termina
     error.next = error.next.map(|next| terminal.hint(&next));
     let text = match options.output {
         Format::Json => format!("{:#}", json!({ "error": error })),
-        Format::Table | Format::Name => error.render(),
+        Format::Table | Format::Wide | Format::Name | Format::Csv | Format::Yaml => error.render(),
     };
     // If standard error is gone, the status is all that is left to say it.
     let _ = writeln!(terminal.err, "{text}");

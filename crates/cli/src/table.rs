@@ -26,7 +26,7 @@ pub enum Column {
 /// A table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Table {
-    columns: Vec<(&'static str, Column)>,
+    columns: Vec<(String, Column)>,
     rows: Vec<Vec<String>>,
 }
 
@@ -42,7 +42,13 @@ impl Table {
     /// A table without rows.
     #[must_use]
     pub fn new(columns: &[(&'static str, Column)]) -> Self {
-        Self { columns: columns.to_vec(), rows: Vec::new() }
+        Self::of(columns.iter().map(|(name, kind)| ((*name).to_owned(), *kind)).collect())
+    }
+
+    /// The same with columns that are not known before.
+    #[must_use]
+    pub fn of(columns: Vec<(String, Column)>) -> Self {
+        Self { columns, rows: Vec::new() }
     }
 
     /// Adds a row.
@@ -50,8 +56,23 @@ impl Table {
     /// # Panics
     /// If it has not one cell for each column.
     pub fn row<const N: usize>(&mut self, cells: [String; N]) {
-        assert!(N == self.columns.len(), "{N} cells for {} columns", self.columns.len());
+        self.cells(cells.to_vec());
+    }
+
+    /// Adds a row of cells that were counted.
+    pub(crate) fn cells(&mut self, cells: Vec<String>) {
+        let (count, columns) = (cells.len(), self.columns.len());
+        assert!(count == columns, "{count} cells for {columns} columns");
         self.rows.push(cells.iter().map(|cell| printable(cell)).collect());
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Keeps these rows, in this order.
+    pub(crate) fn keep(&mut self, places: &[usize]) {
+        self.rows = places.iter().filter_map(|place| self.rows.get(*place).cloned()).collect();
     }
 
     /// Whether it has no rows.
@@ -67,8 +88,7 @@ impl Table {
         let places = self.places(header, room.unwrap_or(usize::MAX));
         let mut text = String::new();
         if header {
-            let names: Vec<String> =
-                self.columns.iter().map(|(name, _)| (*name).to_owned()).collect();
+            let names: Vec<String> = self.columns.iter().map(|(name, _)| name.clone()).collect();
             lines(&mut text, &names, &places);
         }
         for row in &self.rows {
@@ -78,7 +98,7 @@ impl Table {
     }
 
     fn places(&self, header: bool, room: usize) -> Vec<Place> {
-        let place = |(index, (name, kind)): (usize, &(&str, Column))| {
+        let place = |(index, (name, kind)): (usize, &(String, Column))| {
             let cells = self.rows.iter().filter_map(|row| row.get(index)).map(String::len);
             let width = cells.max().unwrap_or(0).max(if header { name.len() } else { 0 });
             Place { width, kind: *kind, begins_line: false }

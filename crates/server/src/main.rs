@@ -56,6 +56,9 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli, terminal: &mut Terminal<'_>) -> u8 {
     let options = &cli.options;
+    if let Err(error) = options.check() {
+        return print_error(&error, options, terminal);
+    }
     let result = match &cli.command {
         Command::Init(arguments) => {
             init::init(arguments, options).and_then(|output| print(&output, options, terminal))
@@ -96,6 +99,7 @@ fn print(
     options: &Options,
     terminal: &mut Terminal<'_>,
 ) -> Result<(), AdminError> {
+    let output = output.clone().select(&options.selection())?;
     output.print(options, terminal).map_err(|error| cannot_print(&error))
 }
 

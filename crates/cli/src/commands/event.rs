@@ -107,7 +107,8 @@ fn show(
                 writeln!(terminal.out, "{json}")?;
             }
             Format::Name => writeln!(terminal.out, "{}", event.sequence)?,
-            Format::Table => {
+            // YAML and CSV are refused before.
+            Format::Table | Format::Wide | Format::Yaml | Format::Csv => {
                 for line in lines(event) {
                     writeln!(terminal.out, "{line}")?;
                 }

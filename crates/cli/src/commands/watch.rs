@@ -120,18 +120,19 @@ impl Watch {
                     writeln!(terminal.out, "{}", job.job)?;
                 }
             }
-            Format::Table if terminal.is_screen => {
+            Format::Table | Format::Wide if terminal.is_screen => {
                 let over = news.into_iter().filter(|job| job.state.is_over());
                 let block = self.block(over, jobs);
                 terminal.out.write_all(block.as_bytes())?;
             }
-            Format::Table => {
+            // YAML and CSV are refused before.
+            Format::Table | Format::Wide | Format::Yaml | Format::Csv => {
                 for job in news {
                     writeln!(terminal.out, "{}", line(job))?;
                 }
             }
         }
-        if is_first && jobs.is_empty() && options.output == Format::Table {
+        if is_first && jobs.is_empty() && matches!(options.output, Format::Table | Format::Wide) {
             writeln!(terminal.out, "no job is under way")?;
         }
         terminal.out.flush()

@@ -54,8 +54,15 @@ fn typed(line: &str, is_screen: bool, looks: &[&[JobInfo]]) -> (u8, String, Stri
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let program = "./stroop --config x".to_owned();
     let (out_to, err_to, input) = (&mut out, &mut err, None);
-    let mut terminal =
-        Terminal { out: out_to, err: err_to, input, colour: false, is_screen, program };
+    let mut terminal = Terminal {
+        out: out_to,
+        err: err_to,
+        input,
+        colour: false,
+        columns: None,
+        is_screen,
+        program,
+    };
     let status = crate::commands::run(command, &cli.options, &node, &mut terminal);
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (status, text(out), text(err))

@@ -5,7 +5,6 @@
 //! applied; COMMIT logs it, or has a consistency point make it durable when there is much.
 
 use crate::change::change;
-use crate::holds::losses;
 use crate::host::{Halt, Host, Logged, refusal};
 use crate::messages::{Ask, Mutate};
 use crate::service::{Addressed, CarryOut, Service, Work};
@@ -249,7 +248,7 @@ impl CarryOut for calls::Commit {
         let (again, asked) = (Service(Arc::clone(&engine)), self.clone());
         let same = Arc::clone(&engine);
         let done: Done<NodeChange> = Box::new(move |outcome| {
-            let is_lost = known.is_some_and(|known| known != losses(&same, &file));
+            let is_lost = known.is_some_and(|known| known != same.losses(&file));
             done(match outcome {
                 _ if is_lost => Err(FsError::Io),
                 Ok(change) => Ok(CommitResult { change, verifier: same.verifier() }),

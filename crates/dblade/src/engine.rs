@@ -346,6 +346,11 @@ impl Engine {
         gone.extend(volumes.into_iter().take(room));
     }
 
+    /// See [`file_service::Hold::losses`].
+    pub(crate) fn losses(&self, file: &FileHandle) -> u64 {
+        self.register.read().losses.get(&file.volume).copied().unwrap_or(0)
+    }
+
     /// What to tell a client whose handle leads to no volume in service: it is gone, or it is away
     /// or about to go.
     pub(crate) fn absence_of(&self, volume: VolumeUuid) -> FsError {

@@ -4,18 +4,12 @@
 //! no more; the release of such a hold ends nothing, whoever may have opened the file since.
 
 use crate::background::reap;
-use crate::engine::Engine;
 use crate::host::Host;
 use crate::service::{Addressed, CarryOut, Service, Work};
 use affinity::{Access, Outcome};
 use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Reader};
 use file_service::{Caller, Done, FileHandle, Hold, calls};
-
-/// See [`Hold::losses`].
-pub(crate) fn losses(engine: &Engine, file: &FileHandle) -> u64 {
-    engine.register.read().losses.get(&file.volume).copied().unwrap_or(0)
-}
 
 impl CarryOut for calls::HoldFile {
     fn carry_out(self, service: &Service, _: &Caller, done: Done<Self::Reply>) {
@@ -46,7 +40,7 @@ impl Work<Hold> for HoldWork {
                 Ok(()) => {
                     if let Some(done) = done.take() {
                         // The aggregate does not come back before this message has ended.
-                        done(Ok(Hold { file, losses: losses(&host.engine, &file) }));
+                        done(Ok(Hold { file, losses: host.engine.losses(&file) }));
                     }
                     Outcome::Done
                 }
@@ -67,7 +61,7 @@ impl Work<()> for ReleaseWork {
             let logical = host.fronted.front().logical.write(access);
             let environment = &host.served.environment;
             // Holds from before an outage are gone; those that there are now are of others.
-            let is_known = losses == self::losses(&host.engine, &file);
+            let is_known = losses == host.engine.losses(&file);
             if is_known && operations::holds::release(logical, environment, file) {
                 reap(&host, file.inode);
             }

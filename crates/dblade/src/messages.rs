@@ -32,12 +32,14 @@ impl<P: Pointer, M: Mutation> Mutate<P, M> {
         let Self { host, mutation, now, held, .. } = self;
         let front = host.fronted.front();
         let logical = front.logical.write(access);
-        let (reply, (position, file)) = change(host, logical, |logical| {
+        let (mut reply, (position, file)) = change(host, logical, |logical| {
             logical.trim();
             let reader = Reader { cache: front.cache(), held };
             let transaction = Transaction::new(logical, reader, *now);
             DecidedMutation::decide(mutation, transaction, &host.served.environment)
         })?;
+        // In the same run of the message: nobody reaps a file before it is held.
+        mutation.hold(&mut reply, front.logical.write(access), |file| host.engine.losses(file));
         let was_logged = position.is_some_and(|position| position.get().is_multiple_of(8));
         if was_logged && mutation::broken(Rule::RestartAfterMutation) {
             return Err(Halt::Wait(Wait::Room));

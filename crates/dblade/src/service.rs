@@ -206,7 +206,7 @@ queries! {
 }
 
 mutations! {
-    SetFileAttributes(file) Create(directory) Link(directory)
+    SetFileAttributes(file) Create(directory) CreateUnnamed(directory) Link(directory)
     Remove(directory) RemoveDirectory(directory) Rename(from_directory)
     SetXattr(file) RemoveXattr(file) Allocate(file)
 }

@@ -370,7 +370,20 @@ file_service! { $
         set: SetAttributes,
     } -> (Entry, NodeChange);
 
-    /// Makes another name for `file`. The file's attributes and the directory's change.
+    /// Makes a regular file without a name (`O_TMPFILE`), and holds it as [`HoldFile`] does: it is
+    /// gone with its last hold, or with a crash, unless `link` gave it a name before. `directory`
+    /// says who may, and of which group the file is; it does not change. A size in `set` counts for
+    /// nothing.
+    changes once opens
+    CreateUnnamed create_unnamed(directory) {
+        /// The directory.
+        directory: FileHandle,
+        /// The attributes of the new file.
+        set: SetAttributes,
+    } -> (Entry, Hold);
+
+    /// Makes another name for `file`; the first one for a file that was made without. The file's
+    /// attributes and the directory's change.
     changes once plain
     Link link(directory) {
         /// The file.
@@ -549,11 +562,11 @@ mod tests {
         let named = |is: fn(&CallKind) -> bool| -> Vec<&str> {
             Request::KINDS.iter().filter(|kind| is(kind)).map(|kind| kind.name).collect()
         };
-        assert_eq!(Request::KINDS.len(), 26);
+        assert_eq!(Request::KINDS.len(), 27);
         let repeatable = named(|kind| kind.changes && kind.may_repeat);
         assert_eq!(repeatable, ["write", "commit", "sync", "allocate"]);
         assert_eq!(named(|kind| !kind.changes && !kind.may_repeat), ["hold"]);
-        assert_eq!(named(|kind| kind.open_use == OpenUse::Opens), ["hold"]);
+        assert_eq!(named(|kind| kind.open_use == OpenUse::Opens), ["create_unnamed", "hold"]);
         assert_eq!(named(|kind| kind.open_use == OpenUse::Closes), ["release"]);
         assert_eq!(
             named(|kind| kind.open_use == OpenUse::Opened),

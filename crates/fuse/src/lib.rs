@@ -23,7 +23,7 @@
 //! - Locks (`fcntl`, `flock`) are shared with what else uses the same lock manager: other mounts,
 //!   NFS clients. A mount without one leaves them to the kernel.
 //!
-//! Not here: POSIX access control lists, `O_TMPFILE`, copying within the server.
+//! Not here: POSIX access control lists, copying within the server.
 //!
 //! Fails: [`MountError`], with what to do about it.
 

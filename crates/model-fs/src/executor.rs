@@ -182,6 +182,7 @@ impl Executor {
             Operation::Lookup { .. }
             | Operation::Create { .. }
             | Operation::MakeNode { .. }
+            | Operation::CreateUnnamed { .. }
             | Operation::Link { .. }
             | Operation::Remove { .. }
             | Operation::RemoveDirectory { .. }
@@ -441,6 +442,15 @@ impl Executor {
                     );
                 });
                 Pending::on(answer, observe_made(handle, into))
+            }
+            Operation::CreateUnnamed { who, directory, set, into } => {
+                let (handle, caller) = (self.handle(*directory), who.caller(self.durability));
+                let (set, into) = (set.clone(), *into);
+                let answer = Answer::to(|done| {
+                    let call = calls::CreateUnnamed { directory: handle, set };
+                    service.create_unnamed(&caller, call, done);
+                });
+                Pending::on(answer, observe_unnamed(into))
             }
             Operation::Link { who, file, directory, name } => {
                 let (handle, caller) = (self.handle(*file), who.caller(self.durability));
@@ -715,5 +725,15 @@ fn observe_made(directory: FileHandle, into: Slot) -> Observe<(Entry, NodeChange
         let file = executor.enter(&entry, into);
         let directory = executor.seen(directory, &change.after);
         both(file, directory, |file, directory| Observation::Made { file, directory })
+    })
+}
+
+fn observe_unnamed(into: Slot) -> Observe<(Entry, Hold)> {
+    Box::new(move |executor, (entry, hold)| {
+        if hold.file != entry.handle {
+            return broken(format!("a hold of {:?} for {:?}", hold.file, entry.handle));
+        }
+        executor.state.holds.entry(hold.file).or_default().push(hold);
+        executor.enter(&entry, into).map_or_else(broken, Observation::File)
     })
 }

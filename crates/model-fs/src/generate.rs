@@ -238,7 +238,14 @@ fn names_operation(numbers: &mut Numbers<'_>, who: Who) -> Operation {
         }
         17 => {
             let file = if numbers.chance(20) { directory } else { file_slot(numbers) };
-            if numbers.chance(50) { Operation::Hold { file } } else { Operation::Release { file } }
+            match numbers.below(10) {
+                0..=3 => Operation::Release { file },
+                4..=6 => Operation::Hold { file },
+                _ => {
+                    let set = creation(numbers);
+                    Operation::CreateUnnamed { who, directory, set, into: new_file_slot(numbers) }
+                }
+            }
         }
         _ => {
             let into = if numbers.chance(50) {

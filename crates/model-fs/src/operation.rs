@@ -172,6 +172,8 @@ pub enum Operation {
         set: SetAttributes,
         into: Slot,
     },
+    /// `create_unnamed`; the executor remembers the hold, and the file goes `into` a slot.
+    CreateUnnamed { who: Who, directory: Slot, set: SetAttributes, into: Slot },
     /// `link`
     Link { who: Who, file: Slot, directory: Slot, name: Name },
     /// `remove`
@@ -224,6 +226,7 @@ impl Operation {
             | Self::Write { .. }
             | Self::Create { .. }
             | Self::MakeNode { .. }
+            | Self::CreateUnnamed { .. }
             | Self::Link { .. }
             | Self::Remove { .. }
             | Self::RemoveDirectory { .. }

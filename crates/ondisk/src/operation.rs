@@ -26,6 +26,7 @@ pub const KINDS: &[(u16, &str)] = &[
     (KIND_ALLOCATE, "allocate"),
     (KIND_SET_XATTR, "set extended attribute"),
     (KIND_REMOVE_XATTR, "remove extended attribute"),
+    (KIND_CREATE_UNNAMED, "create without a name"),
 ];
 
 /// A file of any kind is made: [`CreateRecord`], name, symbolic link's text.
@@ -48,6 +49,8 @@ pub const KIND_ALLOCATE: u16 = 8;
 pub const KIND_SET_XATTR: u16 = 9;
 /// An extended attribute is removed: [`RemoveXattrRecord`], name.
 pub const KIND_REMOVE_XATTR: u16 = 10;
+/// A regular file is made without a name: [`CreateRecord`], with no directory, name nor text.
+pub const KIND_CREATE_UNNAMED: u16 = 11;
 
 /// `flags`: the change dropped the file's `security.capability`.
 pub const FLAG_DROPS_CAPABILITY: u32 = 1;
@@ -112,7 +115,7 @@ pub struct FileState {
     pub change: U64,
 }
 
-/// See [`KIND_CREATE`].
+/// See [`KIND_CREATE`] and [`KIND_CREATE_UNNAMED`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct CreateRecord {

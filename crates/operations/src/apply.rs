@@ -70,6 +70,46 @@ pub fn make<P: Pointer>(
     Ok(())
 }
 
+/// Fills a new regular file that has no name: an orphan.
+///
+/// # Errors
+/// What to wait for.
+pub fn make_unnamed<P: Pointer>(
+    transaction: &mut Transaction<'_, P>,
+    inode: InodeNumber,
+    decided: &FileState,
+    now: Timestamp,
+) -> Outcome<()> {
+    let state = transaction.edit(inode)?;
+    take_over_state(state, decided);
+    state.birth = now;
+    state.links = 0;
+    Ok(transaction.add_orphan(inode)?)
+}
+
+/// Gives a file one more name; its first takes it off the orphan list.
+///
+/// # Errors
+/// What to wait for, `Exists`, or damage.
+pub fn link<P: Pointer>(
+    transaction: &mut Transaction<'_, P>,
+    parent: InodeNumber,
+    name: &[u8],
+    entry: Entry,
+    now: Timestamp,
+) -> Outcome<()> {
+    let inode = entry.member.inode;
+    add_name(transaction, parent, name, entry, now)?;
+    let state = transaction.edit(inode)?;
+    let is_first = state.links == 0;
+    state.links += 1;
+    state.touch(now);
+    if is_first {
+        transaction.remove_orphan(inode)?;
+    }
+    Ok(())
+}
+
 /// Enters a name.
 ///
 /// # Errors

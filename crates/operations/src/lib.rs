@@ -35,6 +35,7 @@ mod view;
 
 mod access;
 mod create;
+mod create_unnamed;
 pub mod data;
 pub mod format;
 mod get_attributes;

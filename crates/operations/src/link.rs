@@ -1,4 +1,4 @@
-//! LINK: another name for a file.
+//! LINK: another name for a file, and the first for one that was made without.
 //!
 //! Fails: as `file_service::rules` refuse; `Exists`, `CrossDevice`, `NoSpace`.
 
@@ -6,9 +6,10 @@ use crate::attributes::change;
 use crate::mutation::{prefix, reference};
 use crate::{Executed, Files, Mutation, Outcome, Record, Scope, Scoped, apply};
 use cowfs::directory::Entry;
+use cowfs::logical::Logical;
 use cowfs::pointer::Pointer;
 use file_service::rules::{entries, names};
-use file_service::{Attributes, FsError, NodeChange, calls};
+use file_service::{Attributes, FileHandle, FsError, NodeChange, calls};
 use ondisk::operation::{KIND_LINK, NameRecord};
 
 impl Mutation for Scoped<calls::Link> {
@@ -25,12 +26,11 @@ impl Mutation for Scoped<calls::Link> {
             return Err(FsError::Exists.into());
         }
         names::check_new_name(&self.call.name)?;
-        entries::check_link(caller, &linked.attributes, &directory.attributes)?;
+        let holds = &files.transaction.logical().holds;
+        let is_unnamed = holds.is_unnamed(linked.inode, linked.state.generation);
+        entries::check_link(caller, &linked.attributes, &directory.attributes, is_unnamed)?;
         let entry = Entry { member: linked.member(), kind: linked.state.kind };
-        apply::add_name(files.transaction, directory.inode, &self.call.name, entry, *now)?;
-        let state = files.transaction.edit(linked.inode)?;
-        state.links += 1;
-        state.touch(*now);
+        apply::link(files.transaction, directory.inode, &self.call.name, entry, *now)?;
         let record = NameRecord {
             prefix: prefix(files.environment.volume, *now),
             directory: reference(directory.inode, directory.state.generation),
@@ -42,5 +42,14 @@ impl Mutation for Scoped<calls::Link> {
         let after = files.attributes(directory.inode)?;
         let linked = files.attributes(linked.inode)?;
         Ok(Executed::storing((linked, change(&directory.attributes, after)), record))
+    }
+
+    fn hold<P: Pointer>(
+        &self,
+        _: &mut Self::Reply,
+        logical: &mut Logical<P>,
+        _: impl FnOnce(&FileHandle) -> u64,
+    ) {
+        logical.holds.named(self.call.file.inode, self.call.file.generation);
     }
 }

@@ -6,7 +6,9 @@
 use crate::{Files, Outcome};
 use bytes::Bytes;
 use cowfs::budget::Spender;
+use cowfs::logical::Logical;
 use cowfs::pointer::Pointer;
+use file_service::FileHandle;
 use ondisk::operation::{FileReference, OperationPrefix};
 use units::{BlockRef, Generation, InodeNumber, Timestamp, VolumeId};
 use zerocopy::{Immutable, IntoBytes};
@@ -21,6 +23,17 @@ pub trait Mutation: Send {
     /// # Errors
     /// [`crate::OperationStop`]; then the transaction is to be dropped.
     fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<Executed<Self::Reply>>;
+
+    /// What changes with it of holds, which are in no transaction. To be called right after the
+    /// transaction is applied, before anything else is done to the volume; `losses` gives the
+    /// number of a hold ([`file_service::Hold::losses`]).
+    fn hold<P: Pointer>(
+        &self,
+        _reply: &mut Self::Reply,
+        _logical: &mut Logical<P>,
+        _losses: impl FnOnce(&FileHandle) -> u64,
+    ) {
+    }
 }
 
 /// An operation that changes nothing but times of last read, which are not worth a record.

@@ -60,6 +60,7 @@ pub fn replay<P: Pointer>(
         records::KIND_ALLOCATE => replay.allocate(),
         records::KIND_SET_XATTR => replay.set_xattr(),
         records::KIND_REMOVE_XATTR => replay.remove_xattr(),
+        records::KIND_CREATE_UNNAMED => replay.create_unnamed(),
         _ => Err(OperationStop::Record { kind, error: RecordError::Kind }),
     };
     match done {
@@ -205,6 +206,21 @@ impl<'b, P: Pointer> Replay<'_, 'b, '_, P> {
         apply::make(self.transaction, parent, name, &new, now)
     }
 
+    fn create_unnamed(&mut self) -> Outcome<()> {
+        let record: CreateRecord = self.fixed()?;
+        self.end()?;
+        let parts = [record.name_size.get(), record.text_size.get()];
+        if record.kind != KIND_REGULAR || parts != [0; 2] || record.directory.inode.get() != 0 {
+            return Err(self.wrong("kind"));
+        }
+        let now = self.begin(&record.prefix);
+        let inode = InodeNumber(record.file.inode.get());
+        let generation = Generation(record.file.generation.get());
+        self.check_free(inode)?;
+        self.transaction.create(record.kind, 0, Some((inode, generation)))?;
+        apply::make_unnamed(self.transaction, inode, &record.state, now)
+    }
+
     fn link(&mut self) -> Outcome<()> {
         let record: NameRecord = self.fixed()?;
         let name = self.name(record.name_size.get())?;
@@ -212,18 +228,19 @@ impl<'b, P: Pointer> Replay<'_, 'b, '_, P> {
         let now = self.begin(&record.prefix);
         let parent = self.directory(&record.directory)?;
         let (inode, state) = self.file(&record.file)?;
-        if state.kind == KIND_DIRECTORY || state.links == 0 || state.links == u32::MAX {
+        // One without a name was made so.
+        let is_orphan = self.transaction.logical().orphans.has(inode);
+        let is_missing = state.links == 0 && !is_orphan;
+        if state.kind == KIND_DIRECTORY || is_missing || state.links == u32::MAX {
             return Err(self.unfit(inode, "it cannot have another link"));
         }
         self.check_name(parent.inode, name, None)?;
         let member = Member::of_this_volume(inode, state.generation);
         let entry = Entry { member, kind: state.kind };
-        apply::add_name(self.transaction, parent.inode, name, entry, now)?;
-        let state = self.transaction.edit(inode)?;
-        if !mutation::broken(Rule::LinkNotReplayed) {
-            state.links += 1;
+        apply::link(self.transaction, parent.inode, name, entry, now)?;
+        if mutation::broken(Rule::LinkNotReplayed) {
+            self.transaction.edit(inode)?.links -= 1;
         }
-        state.touch(now);
         Ok(())
     }
 

@@ -5,6 +5,7 @@ mod big;
 mod cases;
 mod engine;
 mod service;
+mod unnamed;
 mod verify;
 
 use file_service::{Caller, Durability, FileHandle, FileService, FsError, calls};

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::EngineError;
-use crate::holds::losses;
 use aggregate::AggregateError;
 use file_service::calls;
 use raid::{MemberState, RaidError};
@@ -36,7 +35,7 @@ fn comes_back(kind: RaidKind, traditional: bool, lost: &[usize]) {
     for number in 20..40_u64 {
         node.write_file(root, &format!("file{number}"), content(number, number as usize * 777));
     }
-    let (verifier, losses_before) = (node.service.0.verifier(), losses(&node.service.0, &root));
+    let (verifier, losses_before) = (node.service.0.verifier(), node.service.0.losses(&root));
     let dirty = node.engine.memory_blocks().1;
     assert!(dirty > 0);
     let error = lose(&node, lost).unwrap_err();
@@ -74,9 +73,9 @@ fn comes_back(kind: RaidKind, traditional: bool, lost: &[usize]) {
     let recovery = open(&node).unwrap();
     assert!(recovery.replayed > 0);
     assert!(node.engine.outages().is_empty());
-    assert_eq!((losses_before, losses(&node.service.0, &root)), (0, 1));
+    assert_eq!((losses_before, node.service.0.losses(&root)), (0, 1));
     let other = FileHandle { volume: units::VolumeUuid([1; 16]), ..root };
-    assert_eq!(losses(&node.service.0, &other), 0);
+    assert_eq!(node.service.0.losses(&other), 0);
     assert_ne!(node.service.0.verifier(), verifier);
     // The handle of before is good.
     for number in 0..40_u64 {

@@ -172,6 +172,25 @@ impl Volume {
         Ok((self.entry(inode), after))
     }
 
+    pub(super) fn create_unnamed(
+        &mut self,
+        context: Context<'_>,
+        directory: FileHandle,
+        set: &SetAttributes,
+    ) -> Result<Entry, FsError> {
+        let parent = self.node(directory)?.attributes.clone();
+        entries::check_search(context.caller, &parent)?;
+        entries::check_add(context.caller, &parent, FileKind::Regular)?;
+        let identity = self.next_identity(FileKind::Regular)?;
+        let mut file =
+            attribute_rules::created(context.caller, &parent, identity, set, context.now)?;
+        file.links = 0;
+        let mut node = Node::new(file, Content::Regular(FileData::default()));
+        (node.holds, node.is_unnamed) = (1, true);
+        let inode = self.insert(node);
+        Ok(self.entry(inode))
+    }
+
     pub(super) fn link(
         &mut self,
         context: Context<'_>,
@@ -185,10 +204,13 @@ impl Volume {
         }
         names::check_new_name(name)?;
         let before = self.node(directory)?.attributes.clone();
-        entries::check_link(context.caller, &self.node(file)?.attributes, &before)?;
+        let linked = self.node(file)?;
+        entries::check_link(context.caller, &linked.attributes, &before, linked.is_unnamed)?;
         self.known_directory(directory.inode).insert(name, file.inode);
         self.touch_entries(directory.inode, context.now);
-        let linked = &mut self.known_mut(file.inode).attributes;
+        let linked = self.known_mut(file.inode);
+        linked.is_unnamed = false;
+        let linked = &mut linked.attributes;
         linked.links += 1;
         touch(linked, context.now);
         let linked = linked.clone();

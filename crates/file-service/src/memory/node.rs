@@ -21,6 +21,8 @@ pub(super) struct Node {
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Open files (`FileService::hold`).
     pub holds: u64,
+    /// Made without a name, and has had none since.
+    pub is_unnamed: bool,
     /// Of the exclusive create that made the file.
     pub verifier: Option<u64>,
 }
@@ -94,7 +96,14 @@ impl Directory {
 
 impl Node {
     pub(super) fn new(attributes: Attributes, content: Content) -> Self {
-        Self { attributes, content, xattrs: BTreeMap::new(), holds: 0, verifier: None }
+        Self {
+            attributes,
+            content,
+            xattrs: BTreeMap::new(),
+            holds: 0,
+            is_unnamed: false,
+            verifier: None,
+        }
     }
 
     pub(super) fn directory(&self) -> Result<&Directory, FsError> {

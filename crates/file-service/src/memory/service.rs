@@ -109,6 +109,11 @@ on_volume! {
     MakeNode: |call, volume, context| {
         volume.make_node(context, call.directory, &call.name, call.node, &call.set)
     };
+    CreateUnnamed: |call, volume, context| {
+        let entry = volume.create_unnamed(context, call.directory, &call.set)?;
+        let hold = Hold { file: entry.handle, losses: LOSSES };
+        Ok((entry, hold))
+    };
     Link: |call, volume, context| {
         check_same_volume(call.file, call.directory)?;
         volume.link(context, call.file, call.directory, &call.name)

@@ -46,7 +46,8 @@ pub fn check_device(caller: &Caller, node: &NewNode) -> Result<(), FsError> {
     }
 }
 
-/// Whether `caller` may make another link to `file` in `directory`.
+/// Whether `caller` may make another link to `file` in `directory`. A file that `is_unnamed`, made
+/// without a name and held since, may get its first.
 ///
 /// # Errors
 /// `AccessDenied`; `NotPermitted` for directories; `NotFound` for a file without a name left;
@@ -55,12 +56,13 @@ pub fn check_link(
     caller: &Caller,
     file: &Attributes,
     directory: &Attributes,
+    is_unnamed: bool,
 ) -> Result<(), FsError> {
     check_add(caller, directory, FileKind::Regular)?;
     if file.kind == FileKind::Directory {
         return Err(FsError::NotPermitted);
     }
-    if file.links == 0 {
+    if file.links == 0 && !is_unnamed {
         return Err(FsError::NotFound);
     }
     check_link_room(file)

@@ -231,11 +231,12 @@ fn links_have_limits() {
     let root = Caller::root();
     let parent = directory(0o755, 3);
     let at = |links| Attributes { links, ..regular(0o644) };
-    assert_eq!(entries::check_link(&root, &at(64_999), &parent), Ok(()));
-    assert_eq!(entries::check_link(&root, &at(65_000), &parent), Err(FsError::TooManyLinks));
-    assert_eq!(entries::check_link(&root, &at(0), &parent), Err(FsError::NotFound));
+    assert_eq!(entries::check_link(&root, &at(64_999), &parent, false), Ok(()));
+    assert_eq!(entries::check_link(&root, &at(65_000), &parent, false), Err(FsError::TooManyLinks));
+    assert_eq!(entries::check_link(&root, &at(0), &parent, false), Err(FsError::NotFound));
+    assert_eq!(entries::check_link(&root, &at(0), &parent, true), Ok(()));
     let below = directory(0o755, 4);
-    assert_eq!(entries::check_link(&root, &below, &parent), Err(FsError::NotPermitted));
+    assert_eq!(entries::check_link(&root, &below, &parent, false), Err(FsError::NotPermitted));
     let full = Attributes { links: 65_000, ..parent.clone() };
     assert_eq!(entries::check_add(&root, &full, FileKind::Regular), Ok(()));
     let refused = entries::check_add(&root, &full, FileKind::Directory);

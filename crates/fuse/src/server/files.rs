@@ -1,4 +1,4 @@
-//! Open files: OPEN, CREATE, READ, WRITE, RELEASE, FSYNC, SYNCFS, FALLOCATE, LSEEK.
+//! Open files: OPEN, CREATE, TMPFILE, READ, WRITE, RELEASE, FSYNC, SYNCFS, FALLOCATE, LSEEK.
 //!
 //! Cache policy: writes go through to the service at once (no write-back cache), because with one
 //! the kernel takes its own idea of size and times for the truth, and the volume can also change
@@ -85,17 +85,34 @@ impl Server {
         let server = Arc::clone(self);
         let file = entry.handle;
         let held: Done<Hold> = Box::new(move |held| match held {
-            Ok(hold) => {
-                let number = server.opens.add(hold);
-                let out = server.entry_out(&entry);
-                if !reply.structures(&out, &open_out(flags, number)) {
-                    server.nodes.forget(out.node, 1);
-                    server.let_go(number);
-                }
-            }
+            Ok(hold) => server.opened(reply, (&entry, hold), flags),
             Err(error) => reply.error(error),
         });
         self.service.hold(&self.caller, calls::HoldFile { file }, held);
+    }
+
+    /// Answers with a file that was made and is held.
+    fn opened(&self, reply: Reply, (entry, hold): (&Entry, Hold), flags: u32) {
+        let number = self.opens.add(hold);
+        let out = self.entry_out(entry);
+        if !reply.structures(&out, &open_out(flags, number)) {
+            self.nodes.forget(out.node, 1);
+            self.let_go(number);
+        }
+    }
+
+    /// `O_TMPFILE`. That a file opened with `O_EXCL` gets no name is the kernel's to see to.
+    pub(super) fn create_unnamed(self: &Arc<Self>, request: &mut Request<'_>) -> Handled {
+        let directory = self.file(request)?;
+        let arguments: CreateIn = request.take()?;
+        let (caller, set) = self.ownership(request, arguments.mode);
+        let (server, reply) = (Arc::clone(self), request.reply());
+        let done: Done<(Entry, Hold)> = Box::new(move |made| match made {
+            Ok((entry, hold)) => server.opened(reply, (&entry, hold), arguments.flags),
+            Err(error) => reply.error(error),
+        });
+        self.service.create_unnamed(&caller, calls::CreateUnnamed { directory, set }, done);
+        Ok(())
     }
 
     pub(super) fn release(&self, request: &mut Request<'_>) -> Handled {

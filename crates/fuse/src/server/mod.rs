@@ -10,8 +10,8 @@
 //!
 //! Invariants:
 //! - An event loop never waits for an answer; it comes through a callback, on any thread.
-//! - `OPEN` and `CREATE` hold the file; `RELEASE` and the end of the mount let go, so unlinked open
-//!   files live on.
+//! - `OPEN`, `CREATE` and `TMPFILE` hold the file; `RELEASE` and the end of the mount let go, so
+//!   open files without a name live on.
 //!   Directories are not held: they are read by cookie, and what a program may still see of one
 //!   that was removed is known without the service ([`crate::removed`]).
 //! - What has no case here answers ENOSYS, upon which the kernel does without: `ACCESS`,
@@ -123,6 +123,7 @@ impl Server {
             opcode::LINK => self.link(request),
             opcode::OPEN => self.open(request),
             opcode::CREATE => self.create(request),
+            opcode::TMPFILE => self.create_unnamed(request),
             opcode::READ => self.read(request),
             opcode::WRITE => self.write(request),
             opcode::RELEASE => self.release(request),

@@ -102,6 +102,44 @@ fn unlinked_open_files_live_until_they_are_closed() {
 }
 
 #[test]
+fn a_file_is_made_without_a_name_and_gets_one() {
+    let Some(mut fixture) = Fixture::new() else { return };
+    let open = |more| {
+        let flags = OFlags::RDWR | OFlags::TMPFILE | more;
+        rustix::fs::open(fixture.folder.path(), flags, rustix::fs::Mode::from_raw_mode(0o640))
+    };
+    let mut file = match open(OFlags::empty()) {
+        Ok(file) => File::from(file),
+        Err(rustix::io::Errno::OPNOTSUPP) => {
+            eprintln!("skipped: this kernel does not send O_TMPFILE (it is older than 6.2)");
+            return;
+        }
+        Err(error) => panic!("O_TMPFILE: {error}"),
+    };
+    file.write_all(b"kept").unwrap();
+    assert_eq!(file.metadata().unwrap().nlink(), 0);
+    assert_eq!(fs::read_dir(fixture.folder.path()).unwrap().count(), 0);
+    let named = |file: &File, name: &str| {
+        let link = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file));
+        let (here, follow) = (rustix::fs::CWD, AtFlags::SYMLINK_FOLLOW);
+        rustix::fs::linkat(here, link, here, fixture.at(name), follow)
+    };
+    assert_eq!(named(&file, "a"), Ok(()));
+    let found = fs::metadata(fixture.at("a")).unwrap();
+    assert_eq!((found.nlink(), found.mode() & 0o7777), (1, 0o640));
+    drop(file);
+    assert_eq!(fs::read(fixture.at("a")).unwrap(), b"kept");
+
+    let never_named = File::from(open(OFlags::EXCL).unwrap());
+    assert_eq!(named(&never_named, "b"), Err(rustix::io::Errno::NOENT));
+    assert_eq!(fixture.service.file_count(fixture.root()), 3);
+    drop(never_named);
+    // The end of the mount lets go of whatever the kernel did not say it closed.
+    fixture.mount.take().unwrap().stop().unwrap();
+    assert_eq!(fixture.service.file_count(fixture.root()), 2);
+}
+
+#[test]
 fn holes_are_made_and_found() {
     let Some(fixture) = Fixture::new() else { return };
     let path = fixture.at("a");

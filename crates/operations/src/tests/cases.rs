@@ -419,6 +419,9 @@ fn busy() -> State {
         Scoped { scope: scope_now, call: calls::RemoveXattr { file, name: b"user.a".to_vec() } };
     state.mutate(&unset).unwrap();
     remove(&mut state, root, b"g").unwrap();
+    let call = calls::CreateUnnamed { directory: root, set: SetAttributes::default() };
+    let unnamed = Scoped { scope: scope(&state), call };
+    state.mutate(&unnamed).unwrap();
     let kinds: std::collections::BTreeSet<u16> = state.log.iter().map(|record| record.0).collect();
     assert_eq!(kinds.len(), ondisk::operation::KINDS.len());
     state

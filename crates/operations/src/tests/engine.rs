@@ -275,11 +275,12 @@ impl State {
         self.run(|state, held| {
             let reader = Reader { cache: &state.cache, held };
             let mut transaction = Transaction::new(state.logical.get_mut(), reader, Timestamp(0));
-            let Executed { reply, records, spender } =
+            let Executed { mut reply, records, spender } =
                 mutation.execute(&mut Files::new(&mut transaction, &state.environment))?;
             let promised = transaction.promise(spender)?;
             state.log.extend(records.iter().map(logged));
             promised.apply();
+            mutation.hold(&mut reply, state.logical.get_mut(), |_| 0);
             Ok(reply)
         })
     }

@@ -182,7 +182,8 @@ macro_rules! mutations {
 queries! { Access Lookup ReadLink ReadDirectory GetXattr ListXattrs Seek }
 
 mutations! {
-    SetFileAttributes Create Link Remove RemoveDirectory Rename SetXattr RemoveXattr Allocate
+    SetFileAttributes Create CreateUnnamed Link Remove RemoveDirectory Rename SetXattr RemoveXattr
+    Allocate
 }
 
 carried_out! {

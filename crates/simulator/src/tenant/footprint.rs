@@ -97,6 +97,10 @@ impl Footprint {
                 self.entry(model, *directory, *name);
                 self.slots_written.insert(*into);
             }
+            Operation::CreateUnnamed { directory, into, .. } => {
+                self.file(model, *directory);
+                self.slots_written.insert(*into);
+            }
             Operation::Link { file, directory, name, .. } => {
                 self.file(model, *file);
                 self.entry(model, *directory, *name);

@@ -8,7 +8,8 @@
 //!
 //! Fails: `NotFound` if the node has no job of a number, or has forgotten it.
 
-use crate::error::AdminError;
+use crate::error::{AdminError, Code};
+use crate::rate::{RateLimit, validate_rate};
 use crate::requests::Validate;
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
@@ -133,6 +134,8 @@ pub struct JobInfo {
     pub bytes_per_second: Option<u64>,
     /// How long it will still take at that.
     pub left_ns: Option<u64>,
+    /// Bytes a second that it may do at most; `None` if there is no limit, or it is over.
+    pub rate_limit_bytes_per_second: Option<u64>,
     /// Why it failed, or why it waits.
     pub reason: Option<String>,
 }
@@ -170,6 +173,8 @@ pub enum JobAction {
     Resume,
     /// Gives it up.
     Cancel,
+    /// Has it be faster or slower.
+    Set,
 }
 
 impl fmt::Display for JobAction {
@@ -178,6 +183,7 @@ impl fmt::Display for JobAction {
             Self::Pause => "pause",
             Self::Resume => "resume",
             Self::Cancel => "cancel",
+            Self::Set => "set",
         })
     }
 }
@@ -190,17 +196,57 @@ pub struct JobChange {
     pub job: u64,
     /// What.
     pub action: JobAction,
+    /// How fast it may go from now on: always with `Set`; with `Resume`, where `None` is as before.
+    #[serde(default)]
+    pub rate: Option<RateLimit>,
 }
 
 impl Validate for JobChange {
     fn validate(&self) -> Result<(), AdminError> {
-        Ok(())
+        let error = || {
+            let message = format!("cannot {} job", self.action);
+            AdminError::new(Code::Usage, message, self.job.to_string())
+        };
+        match (self.action, self.rate) {
+            (JobAction::Set, None) => Err(error().because("nothing is to be set: say the rate")),
+            (JobAction::Pause | JobAction::Cancel, Some(_)) => {
+                Err(error().because("a job that pauses or is cancelled has no rate"))
+            }
+            (_, rate) => validate_rate(rate.and_then(RateLimit::bytes_per_second), error),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rate::RATE_BYTES_MIN;
+
+    #[test]
+    fn a_rate_is_for_what_goes_on_and_never_zero() {
+        use JobAction::{Cancel, Pause, Resume, Set};
+        let is_valid =
+            |action, rate| JobChange { job: 7, action, rate }.validate().map_err(|e| e.code);
+        let lowest = Some(RateLimit::BytesPerSecond(RATE_BYTES_MIN));
+        for rate in [lowest, Some(RateLimit::None)] {
+            assert_eq!([Set, Resume].map(|action| is_valid(action, rate)), [Ok(()), Ok(())]);
+            for action in [Pause, Cancel] {
+                assert_eq!(is_valid(action, rate), Err(Code::Usage), "{action}");
+            }
+        }
+        for rate in [0, RATE_BYTES_MIN - 1] {
+            let rate = Some(RateLimit::BytesPerSecond(rate));
+            assert_eq!([Set, Resume].map(|action| is_valid(action, rate)), [Err(Code::Usage); 2]);
+        }
+        assert_eq!(is_valid(Set, None), Err(Code::Usage));
+        assert!([Pause, Resume, Cancel].iter().all(|action| is_valid(*action, None).is_ok()));
+        // As a command line wrote it that knows no rates.
+        let old: JobChange = serde_json::from_str(r#"{"job": 7, "action": "resume"}"#).unwrap();
+        assert_eq!(old, JobChange { job: 7, action: Resume, rate: None });
+        let new = JobChange { job: 7, action: Set, rate: lowest };
+        let text = serde_json::to_string(&new).unwrap();
+        assert_eq!(serde_json::from_str::<JobChange>(&text).unwrap(), new, "{text}");
+    }
 
     #[test]
     fn the_word_on_the_wire_is_the_word_that_people_read() {

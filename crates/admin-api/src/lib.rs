@@ -35,6 +35,7 @@ pub mod jobs;
 pub mod memory;
 pub mod names;
 pub mod protection;
+pub mod rate;
 pub mod replies;
 pub mod requests;
 pub mod scrub;
@@ -55,6 +56,7 @@ pub use features::{
 };
 pub use jobs::{JobAction, JobChange, JobInfo, JobKind, JobName, JobState};
 pub use protection::Protection;
+pub use rate::{RATE_BYTES_MIN, RateLimit};
 pub use replies::{
     Activity, AggregateInfo, AggregateState, DamagedFile, DiskInfo, DiskLocated, DiskRole,
     DiskState, Health, HealthCheck, JournalCopy, JournalCopyState, Listener, MemoryConsumer,

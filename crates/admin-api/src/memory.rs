@@ -26,7 +26,7 @@ use crate::error::{AdminError, Code};
 use crate::events::{Event, EventList, EventSeverity};
 use crate::exports::{add_rule, remove_rule};
 use crate::features::{AggregateFeatures, UpgradeReport};
-use crate::jobs::{JobAction, JobChange, JobInfo, JobName};
+use crate::jobs::{JobChange, JobInfo, JobName};
 use crate::protection::Protection;
 use crate::replies::{
     AggregateInfo, AggregateState, DiskInfo, DiskLocated, DiskRole, DiskState, Health, Listener,
@@ -260,6 +260,7 @@ impl Administration for MemoryAdministration {
         if !request.dry_run {
             let cause = format!("{} has its place", info.name);
             state.events.note(EventSeverity::Info, "DISK_REPLACED", &request.disk, &cause);
+            state.jobs.note_replacement(&info, request.rate_bytes_per_second);
             for disk in &mut state.disks {
                 if disk.name == info.name {
                     disk.clone_from(&info);
@@ -540,14 +541,10 @@ impl Administration for MemoryAdministration {
 
     fn job_change(&self, request: &JobChange) -> Result<JobInfo, AdminError> {
         let job = self.job_show(&JobName { job: request.job })?;
-        let action = match request.action {
-            JobAction::Pause => ScrubAction::Pause,
-            JobAction::Resume => ScrubAction::Resume,
-            JobAction::Cancel => ScrubAction::Stop,
-        };
-        let (aggregate, rate_bytes_per_second) = (job.aggregate.unwrap_or_default(), None);
-        self.scrub_change(&ScrubChange { aggregate, action, rate_bytes_per_second })?;
-        self.job_show(&JobName { job: request.job })
+        if let Some(change) = jobs::scrub_change(&job, request) {
+            self.scrub_change(&change)?;
+        }
+        self.state.lock().jobs.change(request)
     }
 
     fn check_begin(&self, request: &Named) -> Result<CheckBegun, AdminError> {

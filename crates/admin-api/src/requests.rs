@@ -7,6 +7,7 @@
 
 use crate::exports::{EXPORT_RULES_MAX, ExportRule, Network};
 use crate::names::validate_name;
+use crate::rate::validate_rate;
 use crate::{AdminError, Code};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -272,6 +273,9 @@ pub struct DiskReplace {
     /// Aggregates out of service that may lose disks by this: each is degraded or lost then.
     #[serde(default)]
     pub abandoned: Vec<String>,
+    /// Bytes of it that are filled a second at most; `None` is no limit.
+    #[serde(default)]
+    pub rate_bytes_per_second: Option<u64>,
     /// Only say what would be done.
     #[serde(default)]
     pub dry_run: bool,
@@ -513,9 +517,9 @@ impl Validate for DiskLocate {
 impl Validate for DiskReplace {
     fn validate(&self) -> Result<(), AdminError> {
         validate_disk("cannot replace disk", &self.disk)?;
-        validate_abandoned(&self.abandoned, || {
-            AdminError::usage("cannot replace disk", &self.disk)
-        })?;
+        let error = || AdminError::usage("cannot replace disk", &self.disk);
+        validate_abandoned(&self.abandoned, error)?;
+        validate_rate(self.rate_bytes_per_second, error)?;
         let replacement = self.replacement.as_ref();
         replacement.map_or(Ok(()), |name| validate_disk("cannot replace disk", name))
     }

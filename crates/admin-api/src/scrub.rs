@@ -4,14 +4,11 @@
 
 use crate::error::{AdminError, Code};
 use crate::names::validate_name;
+use crate::rate::validate_rate;
 use crate::requests::Validate;
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use units::ByteSize;
-
-/// The lowest rate that can be asked for: below it a scrub of one large disk takes a year.
-pub const SCRUB_RATE_BYTES_MIN: u64 = 1 << 20;
 
 /// What can be asked of a scrub.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -55,19 +52,15 @@ pub struct ScrubChange {
 impl Validate for ScrubChange {
     fn validate(&self) -> Result<(), AdminError> {
         validate_name("aggregate", &self.aggregate)?;
-        let Some(rate) = self.rate_bytes_per_second else { return Ok(()) };
+        let rate = self.rate_bytes_per_second;
         let error = || {
             let message = format!("cannot {} the scrub of", self.action);
             AdminError::new(Code::Usage, message, &self.aggregate)
         };
-        if matches!(self.action, ScrubAction::Pause | ScrubAction::Stop) {
+        if rate.is_some() && matches!(self.action, ScrubAction::Pause | ScrubAction::Stop) {
             return Err(error().because("a scrub that pauses or stops has no rate"));
         }
-        if rate < SCRUB_RATE_BYTES_MIN {
-            let lowest = ByteSize(SCRUB_RATE_BYTES_MIN);
-            return Err(error().because(format!("its rate is at least {lowest} a second")));
-        }
-        Ok(())
+        validate_rate(rate, error)
     }
 }
 
@@ -149,6 +142,7 @@ impl ScrubInfo {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rate::RATE_BYTES_MIN;
 
     #[test]
     fn rates_are_for_what_runs() {
@@ -157,7 +151,7 @@ mod tests {
             action,
             rate_bytes_per_second: rate,
         };
-        let rate = Some(SCRUB_RATE_BYTES_MIN);
+        let rate = Some(RATE_BYTES_MIN);
         for action in [ScrubAction::Start, ScrubAction::Resume] {
             assert!(change(action, None).validate().is_ok());
             assert!(change(action, rate).validate().is_ok());

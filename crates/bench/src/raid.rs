@@ -268,7 +268,7 @@ impl<'a> Rig<'a> {
         let place = DiskPlace { group: 0, member };
         let identity = units::DiskUuid([self.disks_made as u8; 16]);
         let begin = SystemClock.monotonic_nanoseconds();
-        wait(|done| self.store.replace_disk(place, disk, identity, done))
+        wait(|done| self.store.replace_disk(place, disk, identity, None, done))
             .map_err(failed("replace a disk"))?;
         // As a consistency point does: a disk is not whole without.
         wait(|done| self.store.write_superblock(0, zero_block(), done))

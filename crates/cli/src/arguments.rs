@@ -12,7 +12,7 @@ mod volume;
 
 use crate::selection::{Condition, Selection};
 use admin_api::exports::{ANONYMOUS_ID, ID_MAX};
-use admin_api::{Access, AdminError, Network, RaidKind, Squash};
+use admin_api::{Access, AdminError, Network, RaidKind, RateLimit, Squash};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -325,6 +325,9 @@ pub enum DiskCommand {
         disk: String,
         /// The one that takes its place [default: a spare]; the disk itself if it is there again
         replacement: Option<String>,
+        /// Fill it with at most so much a second: 50M [default: no limit]; later: job set
+        #[arg(long, value_name = "SIZE")]
+        rate: Option<ByteSize>,
         /// Take it even if it holds something else; what it holds is lost
         #[arg(long)]
         force: bool,
@@ -664,6 +667,16 @@ fn parse_raid(text: &str) -> Result<RaidKind, String> {
         "dp" => Ok(RaidKind::Dp),
         "tp" | "tec" => Ok(RaidKind::Tp),
         _ => Err("raid is one of: none, raid4, dp, tp".to_owned()),
+    }
+}
+
+fn parse_rate_limit(text: &str) -> Result<RateLimit, String> {
+    match text {
+        "none" => Ok(RateLimit::None),
+        _ => text
+            .parse()
+            .map(|ByteSize(rate)| RateLimit::BytesPerSecond(rate))
+            .map_err(|_| format!("'{text}' is no rate, such as 50M, and not 'none'")),
     }
 }
 

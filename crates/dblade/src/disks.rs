@@ -149,7 +149,7 @@ impl Engine {
         self: &Arc<Self>,
         aggregate: &str,
         place: DiskPlace,
-        (disk, force): (Arc<dyn Disk>, bool),
+        (disk, force, rate): (Arc<dyn Disk>, bool, Option<u64>),
         done: Done<()>,
     ) {
         let Some(found) = self.aggregate_named(aggregate) else {
@@ -166,7 +166,7 @@ impl Engine {
         };
         let unused = Arc::clone(&disk);
         let checked = move |outcome: Result<(), MediaError>| match outcome {
-            Ok(()) => store.replace_disk(place, disk, identity, Box::new(replaced)),
+            Ok(()) => store.replace_disk(place, disk, identity, rate, Box::new(replaced)),
             Err(error) => replaced(Err(error.into())),
         };
         media::check_unused(&unused, force, Box::new(checked));

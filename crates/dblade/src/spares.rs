@@ -99,7 +99,7 @@ impl Engine {
             found.force();
             found.request_consistency_point(None);
         };
-        aggregate.parts.store.take_spare(place, spare.identity, Box::new(taken));
+        aggregate.parts.store.take_spare(place, spare.identity, None, Box::new(taken));
     }
 
     /// The spare that would take a place now.
@@ -111,7 +111,13 @@ impl Engine {
 
     /// Gives a place to the spare that fits it best: at once if its disk is lost, else once all is
     /// copied.
-    pub fn replace_by_spare(&self, aggregate: &str, place: DiskPlace, done: Done<()>) {
+    pub fn replace_by_spare(
+        &self,
+        aggregate: &str,
+        place: DiskPlace,
+        rate: Option<u64>,
+        done: Done<()>,
+    ) {
         let Some(found) = self.aggregate_named(aggregate) else {
             let name = aggregate.to_owned();
             return done(Err(EngineError::NotFound { kind: "aggregate", name }));
@@ -126,7 +132,7 @@ impl Engine {
             found.request_consistency_point(None);
             done(outcome.map_err(EngineError::from));
         };
-        store.take_spare(place, spare.identity, Box::new(taken));
+        store.take_spare(place, spare.identity, rate, Box::new(taken));
     }
 
     /// Labels a disk as a spare of an aggregate. What is on it is lost, if `force` says that it may
@@ -158,7 +164,13 @@ impl Engine {
     }
 
     /// Takes a disk back that went, and writes what it missed.
-    pub fn return_disk(&self, aggregate: &str, disk: Arc<dyn Disk>, done: Done<()>) {
+    pub fn return_disk(
+        &self,
+        aggregate: &str,
+        disk: Arc<dyn Disk>,
+        rate: Option<u64>,
+        done: Done<()>,
+    ) {
         let Some(found) = self.aggregate_named(aggregate) else {
             let name = aggregate.to_owned();
             return done(Err(EngineError::NotFound { kind: "aggregate", name }));
@@ -169,7 +181,7 @@ impl Engine {
             found.request_consistency_point(None);
             done(outcome.map_err(EngineError::from));
         };
-        store.return_disk(disk, Box::new(returned));
+        store.return_disk(disk, rate, Box::new(returned));
     }
 }
 

@@ -25,14 +25,23 @@ impl Scrubs {
         };
         let (name, action) = (&wanted.aggregate, wanted.action);
         let message = format!("cannot {action} the scrub of");
-        if self.node.engine.aggregate_named(name).is_none() {
-            return Err(AdminError::missing(&message, "aggregate", name));
-        }
-        self.node
-            .waits
-            .request(&message, name, |done| self.node.engine.scrub(name, order, done))?;
+        self.order(&message, name, order)?;
         tracing::info!(aggregate = *name, rate, "scrub: {action}");
         self.scrub_info(&message, name)
+    }
+
+    /// Has the engine do something with the scrub of an aggregate.
+    pub(crate) fn order(
+        &self,
+        message: &str,
+        name: &str,
+        order: ScrubOrder,
+    ) -> Result<(), AdminError> {
+        let engine = &self.node.engine;
+        if engine.aggregate_named(name).is_none() {
+            return Err(AdminError::missing(message, "aggregate", name));
+        }
+        self.node.waits.request(message, name, |done| engine.scrub(name, order, done))
     }
 
     /// How it is with the scrub of an aggregate.

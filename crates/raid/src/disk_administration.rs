@@ -21,18 +21,24 @@ use units::{DiskUuid, Timestamp};
 pub trait DiskAdministration: Send + Sync {
     /// Gives the place of a disk to another, whose content may be lost, and fills it in the
     /// background: at once the place of a missing disk; that of one in use once it is filled, and
-    /// until then both are written. Answers when the labels name it.
+    /// until then both are written. Not more than `rate` bytes of it are filled a second, if there
+    /// is such a limit. Answers when the labels name it.
     fn replace_disk(
         &self,
         place: DiskPlace,
         disk: Arc<dyn Disk>,
         identity: DiskUuid,
+        rate: Option<u64>,
         done: ReplaceDone,
     );
 
     /// Has the disk wait that is being filled at a place, or lets it go on; false if none is. What
     /// was begun is ended. It is not kept over a restart: the caller asks again then.
     fn hold_filling(&self, place: DiskPlace, is_held: bool) -> bool;
+
+    /// Sets how many bytes of a disk that is being filled at a place are filled a second; `None` is
+    /// no limit. False if none is. It is not kept over a restart: the caller asks again then.
+    fn limit_filling(&self, place: DiskPlace, rate: Option<u64>) -> bool;
 
     /// Takes a disk out of use, as if it had failed, if the group can do without it. Answers when
     /// the labels say so.
@@ -56,9 +62,9 @@ pub trait DiskAdministration: Send + Sync {
     /// Whether a disk is large enough for a place.
     fn check_replacement(&self, place: DiskPlace, disk: &dyn Disk) -> Result<(), RaidError>;
 
-    /// Takes a member back that went, by its label, and writes what it missed. Answers when the
-    /// labels name it.
-    fn return_disk(&self, disk: Arc<dyn Disk>, done: ReplaceDone);
+    /// Takes a member back that went, by its label, and writes what it missed, at a rate as for
+    /// `replace_disk`. Answers when the labels name it.
+    fn return_disk(&self, disk: Arc<dyn Disk>, rate: Option<u64>, done: ReplaceDone);
 
     /// Labels a disk, whose content may be lost, as a spare.
     fn add_spare(&self, disk: Arc<dyn Disk>, identity: DiskUuid, done: ReplaceDone);
@@ -67,7 +73,13 @@ pub trait DiskAdministration: Send + Sync {
     fn remove_spare(&self, identity: DiskUuid, done: ReplaceDone);
 
     /// Gives a place to a spare, as `replace_disk` does to another disk.
-    fn take_spare(&self, place: DiskPlace, identity: DiskUuid, done: ReplaceDone);
+    fn take_spare(
+        &self,
+        place: DiskPlace,
+        identity: DiskUuid,
+        rate: Option<u64>,
+        done: ReplaceDone,
+    );
 
     /// After recovery: takes back what is there again, lets go of disks of removed groups, and goes
     /// on with rebuilding and scrubbing what was interrupted.

@@ -146,13 +146,18 @@ impl DiskAdministration for Store {
         place: DiskPlace,
         disk: Arc<dyn Disk>,
         identity: DiskUuid,
+        rate: Option<u64>,
         done: ReplaceDone,
     ) {
-        self.members.replace_disk(place, disk, identity, done);
+        self.members.replace_disk(place, disk, (identity, rate), done);
     }
 
     fn hold_filling(&self, place: DiskPlace, is_held: bool) -> bool {
         self.repair.hold(place, is_held)
+    }
+
+    fn limit_filling(&self, place: DiskPlace, rate: Option<u64>) -> bool {
+        self.repair.limit(place, rate)
     }
 
     fn fail_disk(&self, place: DiskPlace, done: ReplaceDone) {
@@ -175,8 +180,8 @@ impl DiskAdministration for Store {
         self.members.check_replacement(place, disk)
     }
 
-    fn return_disk(&self, disk: Arc<dyn Disk>, done: ReplaceDone) {
-        self.members.return_disk(disk, done);
+    fn return_disk(&self, disk: Arc<dyn Disk>, rate: Option<u64>, done: ReplaceDone) {
+        self.members.return_disk(disk, rate, done);
     }
 
     fn add_spare(&self, disk: Arc<dyn Disk>, identity: DiskUuid, done: ReplaceDone) {
@@ -187,8 +192,14 @@ impl DiskAdministration for Store {
         self.members.remove_spare(identity, done);
     }
 
-    fn take_spare(&self, place: DiskPlace, identity: DiskUuid, done: ReplaceDone) {
-        self.members.take_spare(place, identity, done);
+    fn take_spare(
+        &self,
+        place: DiskPlace,
+        identity: DiskUuid,
+        rate: Option<u64>,
+        done: ReplaceDone,
+    ) {
+        self.members.take_spare(place, (identity, rate), done);
     }
 
     fn resume(&self) {
@@ -220,7 +231,7 @@ impl DiskAdministration for Store {
     }
 
     fn tick(&self, monotonic_nanoseconds: u64, wall: Timestamp) {
-        self.members.tick_fillings(monotonic_nanoseconds);
+        self.repair.tick(monotonic_nanoseconds);
         self.members.go_on_after_log();
         self.patrol.tick(monotonic_nanoseconds, wall);
         self.members.tick_health(monotonic_nanoseconds);

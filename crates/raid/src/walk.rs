@@ -117,6 +117,16 @@ impl Walk {
         self.allowance = Allowance { rate, saved: 1 };
     }
 
+    /// How many bytes a second it may take; `None` if there is no limit.
+    pub(crate) const fn rate(&self) -> Option<u64> {
+        self.allowance.rate
+    }
+
+    /// Whether its rate lets it begin a step now.
+    pub(crate) const fn has_allowance(&self) -> bool {
+        self.allowance.may_begin()
+    }
+
     pub(crate) const fn end(&self) -> u64 {
         self.end
     }

@@ -1,8 +1,10 @@
-//! The jobs of the node in memory: its scrubs.
+//! The jobs of the node in memory: its scrubs, and disks that take places, which never end.
 
 use crate::error::{AdminError, Code};
-use crate::jobs::{JobInfo, JobKind, JobState};
-use crate::scrub::{ScrubInfo, ScrubState};
+use crate::jobs::{JobAction, JobChange, JobInfo, JobKind, JobState};
+use crate::rate::RateLimit;
+use crate::replies::DiskInfo;
+use crate::scrub::{ScrubAction, ScrubChange, ScrubInfo, ScrubState};
 use crate::time::Time;
 
 /// All jobs that there ever were, in order of number.
@@ -19,26 +21,65 @@ impl Jobs {
             ScrubState::Finished => JobState::Succeeded,
         };
         let is_known = |job: &&mut JobInfo| {
-            job.aggregate.as_ref() == Some(&scrub.aggregate) && !job.state.is_over()
+            job.kind == JobKind::Scrub
+                && job.aggregate.as_ref() == Some(&scrub.aggregate)
+                && !job.state.is_over()
         };
+        let rate = scrub.rate_bytes_per_second;
         if let Some(job) = self.0.iter_mut().find(is_known) {
-            job.state = state;
+            (job.state, job.rate_limit_bytes_per_second) = (state, rate);
             return;
         }
+        let aggregate = Some(scrub.aggregate.clone());
+        let target = "all disks".to_owned();
+        self.begin(JobKind::Scrub, aggregate, target, (scrub.size_bytes, rate));
+    }
+
+    /// A disk begins to take the place of another.
+    pub(crate) fn note_replacement(&mut self, disk: &DiskInfo, rate: Option<u64>) {
+        let (aggregate, target) = (disk.aggregate.clone(), disk.name.clone());
+        self.begin(JobKind::Replacement, aggregate, target, (disk.size_bytes, rate));
+    }
+
+    fn begin(
+        &mut self,
+        kind: JobKind,
+        aggregate: Option<String>,
+        target: String,
+        (size_bytes, rate): (u64, Option<u64>),
+    ) {
         self.0.push(JobInfo {
             job: self.0.len() as u64 + 1,
-            kind: JobKind::Scrub,
-            aggregate: Some(scrub.aggregate.clone()),
-            target: "all disks".to_owned(),
-            state,
+            kind,
+            aggregate,
+            target,
+            state: JobState::Running,
             began: Time::default(),
             ended: None,
             done_bytes: 0,
-            size_bytes: scrub.size_bytes,
+            size_bytes,
             bytes_per_second: None,
             left_ns: None,
+            rate_limit_bytes_per_second: rate,
             reason: None,
         });
+    }
+
+    /// Changes what a scrub is not asked for ([`scrub_change`]).
+    pub(crate) fn change(&mut self, wanted: &JobChange) -> Result<JobInfo, AdminError> {
+        let found = self.0.iter_mut().find(|job| job.job == wanted.job);
+        if let Some(job) = found.filter(|job| !job.state.is_over()) {
+            job.state = match wanted.action {
+                JobAction::Pause => JobState::Paused,
+                JobAction::Resume => JobState::Running,
+                JobAction::Cancel => JobState::Cancelled,
+                JobAction::Set => job.state,
+            };
+            if let Some(rate) = wanted.rate {
+                job.rate_limit_bytes_per_second = rate.bytes_per_second();
+            }
+        }
+        self.show(wanted.job)
     }
 
     pub(crate) fn list(&self) -> Vec<JobInfo> {
@@ -53,4 +94,17 @@ impl Jobs {
                 .try_next("stroop job list")
         })
     }
+}
+
+/// What a change of a job asks of a scrub, if the job is one.
+pub(crate) fn scrub_change(job: &JobInfo, wanted: &JobChange) -> Option<ScrubChange> {
+    let action = match wanted.action {
+        JobAction::Pause => ScrubAction::Pause,
+        JobAction::Resume => ScrubAction::Resume,
+        JobAction::Cancel => ScrubAction::Stop,
+        JobAction::Set => return None,
+    };
+    let aggregate = job.aggregate.clone().filter(|_| job.kind == JobKind::Scrub)?;
+    let rate_bytes_per_second = wanted.rate.and_then(RateLimit::bytes_per_second);
+    Some(ScrubChange { aggregate, action, rate_bytes_per_second })
 }

@@ -1,5 +1,7 @@
 //! The grammar of `stroop job`.
 
+use super::parse_rate_limit;
+use admin_api::RateLimit;
 use clap::Subcommand;
 
 /// `stroop job`.
@@ -21,6 +23,17 @@ pub enum JobCommand {
     Resume {
         /// Its number
         job: u64,
+        /// Do at most so much a second from now on: 50M, or none for no limit [default: as before]
+        #[arg(long, value_name = "SIZE|none", value_parser = parse_rate_limit)]
+        rate: Option<RateLimit>,
+    },
+    /// Have a job be faster or slower, also after a restart: a scrub, or a disk that is filled
+    Set {
+        /// Its number
+        job: u64,
+        /// Do at most so much a second from now on: 50M, or none for no limit
+        #[arg(long, value_name = "SIZE|none", value_parser = parse_rate_limit)]
+        rate: RateLimit,
     },
     /// Give a job up
     Cancel {

@@ -48,7 +48,7 @@ pub(super) fn run(
             let lines = done.consequences.iter().map(|line| format!("{}: {line}", done.object));
             Ok(lines.fold(Output::of(&done.object, &done)?, Output::line))
         }
-        DiskCommand::Replace { disk, replacement, force, dry_run } => {
+        DiskCommand::Replace { disk, replacement, rate, force, dry_run } => {
             let known = node.disk_list()?;
             let disk = resolve(&members(node)?, disk)?;
             let replacement = replacement
@@ -63,6 +63,7 @@ pub(super) fn run(
                 replacement,
                 force: *force,
                 abandoned: losses.aggregates.clone(),
+                rate_bytes_per_second: rate.map(|rate| rate.0),
                 dry_run: *dry_run,
             };
             if !dry_run {

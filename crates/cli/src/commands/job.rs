@@ -12,7 +12,7 @@ use crate::table::{Column, Table};
 use crate::terminal::Terminal;
 use admin_api::{
     AdminError, Administration, Code, JobAction, JobChange, JobInfo, JobKind, JobName, JobState,
-    duration,
+    RateLimit, duration,
 };
 use units::ByteSize;
 
@@ -25,16 +25,22 @@ pub(super) fn run(
     match command {
         JobCommand::List => list(node),
         JobCommand::Show { job } => show(&node.job_show(&JobName { job: *job })?),
-        JobCommand::Pause { job } => change(node, *job, JobAction::Pause),
-        JobCommand::Resume { job } => change(node, *job, JobAction::Resume),
-        JobCommand::Cancel { job } => change(node, *job, JobAction::Cancel),
+        JobCommand::Pause { job } => change(node, *job, JobAction::Pause, None),
+        JobCommand::Resume { job, rate } => change(node, *job, JobAction::Resume, *rate),
+        JobCommand::Cancel { job } => change(node, *job, JobAction::Cancel, None),
+        JobCommand::Set { job, rate } => change(node, *job, JobAction::Set, Some(*rate)),
         JobCommand::Wait { job } => wait((options, terminal), node, *job),
         JobCommand::Watch { .. } => unreachable!("it prints as jobs get on"),
     }
 }
 
-fn change(node: &dyn Administration, number: u64, action: JobAction) -> Result<Output, AdminError> {
-    let job = node.job_change(&JobChange { job: number, action })?;
+fn change(
+    node: &dyn Administration,
+    number: u64,
+    action: JobAction,
+    rate: Option<RateLimit>,
+) -> Result<Output, AdminError> {
+    let job = node.job_change(&JobChange { job: number, action, rate })?;
     let output = Output::of(&number.to_string(), &job)?;
     let output = output.line(format!("job {number}: {}, {}", title(&job), brief(&job)));
     Ok(match action {
@@ -44,7 +50,16 @@ fn change(node: &dyn Administration, number: u64, action: JobAction) -> Result<O
         JobAction::Pause => output.next(format!("stroop job resume {number}")),
         JobAction::Resume => output.next(format!("stroop job wait {number}")),
         JobAction::Cancel => output.next("stroop job list"),
+        JobAction::Set => output.line(limit(&job)).next(format!("stroop job show {number}")),
     })
+}
+
+/// `at most 50MiB a second`.
+fn limit(job: &JobInfo) -> String {
+    match job.rate_limit_bytes_per_second {
+        Some(rate) => format!("at most {} a second", ByteSize(rate)),
+        None => "no limit".to_owned(),
+    }
 }
 
 /// `running 54%, 412MiB/s, about 2h10m left`.
@@ -135,6 +150,7 @@ fn list(node: &dyn Administration) -> Result<Output, AdminError> {
         ("STATE", Column::Text),
         ("DONE", Column::Number),
         ("RATE", Column::Number),
+        ("LIMIT", Column::Number),
         ("LEFT", Column::Number),
     ]);
     let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
@@ -147,6 +163,7 @@ fn list(node: &dyn Administration) -> Result<Output, AdminError> {
             job.state.to_string(),
             format!("{}%", job.percent_done()),
             or_none(job.bytes_per_second.map(|rate| format!("{}/s", ByteSize(rate)))),
+            or_none(job.rate_limit_bytes_per_second.map(|rate| format!("{}/s", ByteSize(rate)))),
             or_none(job.left_ns.map(duration::format)),
         ]);
     }
@@ -190,6 +207,9 @@ fn show(job: &JobInfo) -> Result<Output, AdminError> {
     ));
     if let Some(rate) = job.bytes_per_second {
         output.head.push(format!("rate        {}/s", ByteSize(rate)));
+    }
+    if job.rate_limit_bytes_per_second.is_some() {
+        output.head.push(format!("limit       {}", limit(job)));
     }
     if let Some(left) = job.left_ns {
         output.head.push(format!("left        about {}", duration::format(left)));

@@ -271,10 +271,13 @@ fn jobs_are_listed_and_shown() {
     session.ok("stroop scrub start a1");
     let table = session.ok("stroop job list");
     assert!(
-        table.starts_with("JOB  KIND   AGGR  TARGET     STATE    DONE  RATE  LEFT\n"),
+        table.starts_with("JOB  KIND   AGGR  TARGET     STATE    DONE  RATE  LIMIT  LEFT\n"),
         "{table}"
     );
-    assert!(table.contains("  1  scrub  a1    all disks  running    0%     -     -\n"), "{table}");
+    assert!(
+        table.contains("  1  scrub  a1    all disks  running    0%     -      -     -\n"),
+        "{table}"
+    );
     assert!(table.ends_with("next: ./stroop --config x job show 1\n"), "{table}");
     let shown = session.ok("stroop job show 1");
     assert!(shown.contains("work        scrub of all disks in a1\n"), "{shown}");
@@ -291,6 +294,42 @@ fn jobs_are_listed_and_shown() {
     assert_eq!(session.json("stroop job cancel 1")["state"], "cancelled");
     let text = session.fails("stroop job wait 1", 1);
     assert!(text.contains("the scrub of all disks in a1 was cancelled"), "{text}");
+}
+
+#[test]
+fn the_rate_of_a_job_is_part_of_what_begins_it_and_is_changed_by_number() {
+    let session = Session::with_disks(6);
+    session.ok("stroop aggr create a1 --disks 4 --raid 4");
+    session.ok("stroop disk replace d4 d5 --rate 10M");
+    let rate = |job: u64| {
+        session.json(&format!("stroop job show {job}"))["rate_limit_bytes_per_second"].clone()
+    };
+    assert_eq!(rate(1), 10 << 20);
+    assert!(session.ok("stroop job list").contains("  10MiB/s  "));
+    assert!(session.ok("stroop job show 1").contains("limit       at most 10MiB a second\n"));
+    let text = session.ok("stroop job set 1 --rate 2M");
+    assert!(
+        text.contains("\nat most 2MiB a second\nnext: ./stroop --config x job show 1\n"),
+        "{text}"
+    );
+    assert_eq!(rate(1), 2 << 20);
+    session.ok("stroop job pause 1");
+    session.ok("stroop job resume 1 --rate none");
+    assert!(rate(1).is_null() && !session.ok("stroop job show 1").contains("limit"));
+    assert!(session.ok("stroop job set 1 --rate none").contains("\nno limit\n"));
+    session.ok("stroop scrub start a1 --rate 3M");
+    assert_eq!(rate(2), 3 << 20);
+    session.ok("stroop job pause 2");
+    session.ok("stroop job resume 2 --rate 4M");
+    assert_eq!(rate(2), 4 << 20);
+    for line in ["job set 1 --rate 0", "job resume 1 --rate 1K", "disk replace d3 d6 --rate 0"] {
+        let error = session.fails(&format!("stroop {line}"), 2);
+        assert!(error.contains("its rate is at least 1MiB a second"), "{line}: {error}");
+    }
+    for line in ["job set 1", "job set 1 --rate fast", "job pause 1 --rate 1M"] {
+        let line = format!("stroop {line}");
+        assert!(Cli::try_parse_from(line.split_whitespace()).is_err(), "{line}");
+    }
 }
 
 #[test]

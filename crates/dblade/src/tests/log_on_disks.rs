@@ -99,7 +99,7 @@ fn a_disk_whose_place_another_has_is_not_written_any_more() {
     let new = node.world.open("new").unwrap();
     let store = Arc::clone(&node.engine.aggregate_named("a1").unwrap().parts.store);
     node.wait(|done| store.fail_disk(place, done)).unwrap();
-    node.wait(|done| store.replace_disk(place, new, DiskUuid([9; 16]), done)).unwrap();
+    node.wait(|done| store.replace_disk(place, new, DiskUuid([9; 16]), None, done)).unwrap();
     node.settle();
     let before: Vec<_> =
         (0..DISK_BLOCKS).map(|block| node.world.read_block("disk0", block)).collect();
@@ -121,7 +121,7 @@ fn a_disk_is_not_replaced_before_the_log_has_left_it() {
         let new = node.world.open("new").unwrap();
         let store = Arc::clone(&node.engine.aggregate_named("a1").unwrap().parts.store);
         let name = || store.status().groups[0].members[0].name.clone();
-        node.wait(|done| store.replace_disk(place, new, DiskUuid([9; 16]), done)).unwrap();
+        node.wait(|done| store.replace_disk(place, new, DiskUuid([9; 16]), None, done)).unwrap();
         node.settle();
         store.tick(1, Timestamp(1));
         node.settle();

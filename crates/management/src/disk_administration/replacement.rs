@@ -80,7 +80,8 @@ impl DiskAdministration {
             let size_bytes = disk.size_blocks() * BLOCK_SIZE_U64;
             return Ok(DiskInfo { name, state, size_bytes, note: None, ..info });
         }
-        let (engine, taken) = (&self.node.engine, (Arc::clone(disk), wanted.force));
+        let rate = wanted.rate_bytes_per_second;
+        let (engine, taken) = (&self.node.engine, (Arc::clone(disk), wanted.force, rate));
         self.node.waits.request(REPLACE, &wanted.disk, |done| {
             engine.replace_disk(&aggregate, place, taken, done);
         })?;
@@ -110,7 +111,7 @@ impl DiskAdministration {
         }
         let engine = &self.node.engine;
         self.node.waits.request(REPLACE, &wanted.disk, |done| {
-            engine.replace_by_spare(aggregate, place, done)
+            engine.replace_by_spare(aggregate, place, wanted.rate_bytes_per_second, done)
         })?;
         tracing::info!(aggregate, old = info.name, new = spare.name, "a spare takes its place");
         self.disk_of(aggregate, &spare.name)
@@ -130,7 +131,7 @@ impl DiskAdministration {
         for disk in disks {
             let (engine, given) = (&self.node.engine, Arc::clone(&disk));
             self.node.waits.request(REPLACE, &wanted.disk, |done| {
-                engine.return_disk(aggregate, given, done)
+                engine.return_disk(aggregate, given, wanted.rate_bytes_per_second, done)
             })?;
             self.disks.hold(aggregate, &[disk]);
         }

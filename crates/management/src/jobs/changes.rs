@@ -1,26 +1,27 @@
-//! Jobs that are paused, resumed and cancelled, as far as the engine can.
+//! Jobs that are paused, resumed, cancelled, and made faster or slower, as far as the engine can.
 //!
-//! A scrub keeps in the labels whether it is paused. A disk that is being filled does not: its job
-//! keeps it, and every look has the engine wait again ([`super::table`]). So the job is marked
-//! before the engine is asked, under the lock of looks, and the mark is taken back if the engine
-//! cannot, or if the file cannot be written.
+//! A scrub keeps in the labels whether it is paused, and its rate. A disk that is being filled does
+//! not: its job keeps them, and every look has the engine wait or be slow again ([`super::table`]).
+//! So the job is marked before the engine is asked, under the lock of looks, and the mark is taken
+//! back if the engine cannot, or if the file cannot be written.
 //!
-//! Invariant: what was answered as paused is paused after a restart, too.
+//! Invariant: what was answered as paused is paused after a restart, too, and has the same rate.
 //!
 //! Fails: `Conflict` if the job is over, or work of its kind cannot be changed so.
 
-use crate::jobs::job::{Job, Key, Subject};
+use crate::jobs::job::{Job, Key, Setting, Subject};
 use crate::jobs::room::{Jobs, missing};
 use crate::jobs::works::Look;
 use admin_api::{
     AdminError, Code, GroupRemove, JobAction, JobChange, JobInfo, JobKind, JobName, JobState,
-    ScrubAction, ScrubChange,
+    RateLimit,
 };
+use raid::ScrubOrder;
 use units::shell_word;
 
 impl Jobs {
     pub(crate) fn change(&self, wanted: &JobChange) -> Result<JobInfo, AdminError> {
-        let JobChange { job: number, action } = *wanted;
+        let JobChange { job: number, action, rate } = *wanted;
         let message = format!("cannot {action} job");
         self.look_before();
         let found = self.keeper.kept.lock().table.job(number).cloned();
@@ -29,27 +30,27 @@ impl Jobs {
         check(&message, &job, action, is_away)?;
         match job.key.kind {
             _ if is_away => self.abandon(number),
-            JobKind::Scrub => self.change_scrub(&job.key, action)?,
+            JobKind::Scrub => self.change_scrub(&message, &job.key, wanted)?,
             JobKind::Rebuild | JobKind::Resync | JobKind::Replacement => {
-                self.hold(&message, number, action == JobAction::Pause)?;
+                self.change_filling(&message, wanted)?;
             }
             JobKind::Evacuation => self.keep_group(&job.key)?,
             JobKind::Zeroing | JobKind::Growth => self.stop_erasing(&job.key),
             JobKind::Deletion => unreachable!("it is refused before"),
         }
-        tracing::info!(job = number, kind = %job.key.kind, "{action}, for an administrator");
+        tracing::info!(job = number, kind = %job.key.kind, ?rate, "{action}, for an administrator");
         self.show(&JobName { job: number })
     }
 
-    fn change_scrub(&self, key: &Key, action: JobAction) -> Result<(), AdminError> {
-        let action = match action {
-            JobAction::Pause => ScrubAction::Pause,
-            JobAction::Resume => ScrubAction::Resume,
-            JobAction::Cancel => ScrubAction::Stop,
+    fn change_scrub(&self, message: &str, key: &Key, wanted: &JobChange) -> Result<(), AdminError> {
+        let rate = wanted.rate.map(RateLimit::bytes_per_second);
+        let order = match wanted.action {
+            JobAction::Pause => ScrubOrder::Pause,
+            JobAction::Resume => ScrubOrder::Resume { rate: rate.map(Option::unwrap_or_default) },
+            JobAction::Cancel => ScrubOrder::Stop,
+            JobAction::Set => ScrubOrder::SetRate { rate: rate.flatten() },
         };
-        let aggregate = key.aggregate.clone().unwrap_or_default();
-        let change = ScrubChange { aggregate, action, rate_bytes_per_second: None };
-        self.scrubs.change_scrub(&change).map(drop)
+        self.scrubs.order(message, key.aggregate.as_deref().unwrap_or_default(), order)
     }
 
     fn keep_group(&self, key: &Key) -> Result<(), AdminError> {
@@ -75,28 +76,26 @@ impl Jobs {
         kept.changes += u64::from(kept.table.abandon(number, at));
     }
 
-    /// Has a disk wait that is being filled, or lets it go on.
-    fn hold(&self, message: &str, number: u64, is_held: bool) -> Result<(), AdminError> {
+    /// Has a disk wait that is being filled, lets it go on, or sets its rate.
+    fn change_filling(&self, message: &str, wanted: &JobChange) -> Result<(), AdminError> {
+        let number = wanted.job;
         let error =
             |cause: &str| AdminError::new(Code::Failed, message, number.to_string()).because(cause);
-        let state = if is_held { JobState::Paused } else { JobState::Running };
         let marked = {
             let mut kept = self.keeper.kept.lock();
-            let Some(key) = kept.table.job(number).map(|job| job.key.clone()) else {
+            let Some(job) = kept.table.job(number) else {
                 return Err(missing(message, number));
             };
+            let (key, before) = (job.key.clone(), job.setting());
+            let after = after(before, wanted);
+            let is_open = kept.table.set(number, after).is_some();
             let look = Look::new(&self.aggregates, self.start.get());
-            let before = kept.table.mark(number, state);
-            let is_done = before.is_some() && look.hold(&key, is_held);
-            kept.changes += 1;
-            match before {
-                Some(before) if is_done => Some((key, before)),
-                Some(before) => {
-                    kept.table.mark(number, before);
-                    None
-                }
-                None => None,
+            let is_done = is_open && look.fill_as(&key, after);
+            if !is_done {
+                kept.table.set(number, before);
             }
+            kept.changes += 1;
+            is_done.then_some((key, before))
         };
         let Some((key, before)) = marked else {
             return Err(error("it ended a moment ago").try_next("stroop job list"));
@@ -105,12 +104,22 @@ impl Jobs {
             return Ok(());
         }
         let mut kept = self.keeper.kept.lock();
-        kept.table.mark(number, before);
-        Look::new(&self.aggregates, self.start.get()).hold(&key, !is_held);
+        kept.table.set(number, before);
+        Look::new(&self.aggregates, self.start.get()).fill_as(&key, before);
         drop(kept);
         Err(error("the list of jobs cannot be written, so a restart would not know it")
             .try_next("make room in the state directory, and the same command again"))
     }
+}
+
+/// How the work of a job is to go after a change.
+fn after(before: Setting, wanted: &JobChange) -> Setting {
+    let state = match wanted.action {
+        JobAction::Pause => JobState::Paused,
+        JobAction::Resume => JobState::Running,
+        JobAction::Cancel | JobAction::Set => before.state,
+    };
+    Setting { state, rate: wanted.rate.map_or(before.rate, RateLimit::bytes_per_second) }
 }
 
 /// Whether a job can be changed so. If its aggregate `is_away` it can be given up, whatever it is.
@@ -125,18 +134,25 @@ fn check(message: &str, job: &Job, action: JobAction, is_away: bool) -> Result<(
     }
     match action {
         JobAction::Cancel if is_away => return Ok(()),
-        JobAction::Pause | JobAction::Resume if is_away => {
+        JobAction::Pause | JobAction::Resume | JobAction::Set if is_away => {
             return refused(
                 "its aggregate is not in service".to_owned(),
                 format!("stroop status; or stroop job cancel {number}, if it will not be again"),
             );
         }
-        JobAction::Pause | JobAction::Resume | JobAction::Cancel => {}
+        JobAction::Pause | JobAction::Resume | JobAction::Cancel | JobAction::Set => {}
     }
     let (kind, subject) = (job.key.kind, &job.key.subject);
     let disk = shell_word(&subject.to_string());
     let aggregate = job.key.aggregate.as_deref().unwrap_or_default();
     match (kind, action) {
+        (
+            JobKind::Evacuation | JobKind::Zeroing | JobKind::Growth | JobKind::Deletion,
+            JobAction::Set,
+        ) => refused(
+            "only scrubs and disks that are filled have a rate".to_owned(),
+            format!("stroop job show {number}"),
+        ),
         (JobKind::Rebuild | JobKind::Resync, JobAction::Cancel) => refused(
             format!(
                 "{subject} has its place already, and the group is degraded until it holds all; a \
@@ -179,7 +195,7 @@ fn check(message: &str, job: &Job, action: JobAction, is_away: bool) -> Result<(
         (_, JobAction::Resume) if job.state == JobState::Running => {
             refused("it is not paused".to_owned(), format!("stroop job show {number}"))
         }
-        (_, JobAction::Pause | JobAction::Resume | JobAction::Cancel) => Ok(()),
+        (_, JobAction::Pause | JobAction::Resume | JobAction::Cancel | JobAction::Set) => Ok(()),
     }
 }
 
@@ -203,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_refusal_says_why_and_what_to_type_next() {
-        use JobAction::{Cancel, Pause, Resume};
+        use JobAction::{Cancel, Pause, Resume, Set};
         use JobKind::{Deletion, Evacuation, Growth, Rebuild, Replacement, Resync, Scrub, Zeroing};
         use JobState::{Paused, Queued, Running, Succeeded};
         for (kind, state, action, next) in [
@@ -217,6 +233,9 @@ mod tests {
             (Zeroing, Running, Pause, "stroop job cancel 7, and later stroop disk zero d4"),
             (Deletion, Running, Cancel, "stroop job wait 7"),
             (Growth, Running, Resume, "stroop job cancel 7, and later stroop aggr add a1"),
+            (Evacuation, Running, Set, "stroop job show 7"),
+            (Zeroing, Running, Set, "stroop job show 7"),
+            (Scrub, Succeeded, Set, "stroop job list"),
         ] {
             let refused = check("cannot change job", &job(kind, state), action, false).unwrap_err();
             assert_eq!((refused.code, refused.cause.len()), (Code::Conflict, 1));
@@ -231,6 +250,10 @@ mod tests {
             (Replacement, Paused, Resume),
             (Evacuation, Running, Cancel),
             (Growth, Running, Cancel),
+            (Scrub, Paused, Set),
+            (Rebuild, Running, Set),
+            (Resync, Paused, Set),
+            (Replacement, Running, Set),
         ] {
             assert!(check("", &job(kind, state), action, false).is_ok(), "{kind} {state} {action}");
         }

@@ -113,10 +113,19 @@ pub(crate) struct Job {
     pub size_bytes: u64,
     /// Why it failed.
     pub reason: Option<String>,
+    /// Bytes a second that it may do; none once it is over.
+    pub rate: Option<u64>,
     /// It was cancelled, and has not ended yet. Not kept over a restart.
     pub is_given_up: bool,
     /// How it got on of late. Not kept over a restart.
     pub recent: Recent,
+}
+
+/// What a job keeps of how its work goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Setting {
+    pub state: JobState,
+    pub rate: Option<u64>,
 }
 
 impl Job {
@@ -131,9 +140,14 @@ impl Job {
             done_bytes: 0,
             size_bytes: 0,
             reason: None,
+            rate: None,
             is_given_up: false,
             recent: Recent::default(),
         }
+    }
+
+    pub(crate) const fn setting(&self) -> Setting {
+        Setting { state: self.state, rate: self.rate }
     }
 
     /// The job as administrators see it.
@@ -157,6 +171,7 @@ impl Job {
             size_bytes: self.size_bytes,
             bytes_per_second: pace.seconds_left.map(|_| pace.bytes_per_second),
             left_ns: pace.seconds_left.map(nanoseconds),
+            rate_limit_bytes_per_second: self.rate,
             reason: waits.or_else(|| self.reason.clone()),
         }
     }

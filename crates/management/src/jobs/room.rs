@@ -56,9 +56,12 @@ impl Jobs {
         let look = Look::new(&self.aggregates, self.start.get());
         let observed = kept.table.observe(now, &look.works, &|key| look.fate(key));
         kept.changes += u64::from(observed.has_changed);
-        // After a start: what was paused before it.
+        // After a start: what was paused before it, or had a rate.
         for key in &observed.to_hold {
             look.hold(key, true);
+        }
+        for (key, rate) in &observed.to_limit {
+            look.limit(key, *rate);
         }
     }
 

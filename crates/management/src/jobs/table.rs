@@ -8,7 +8,7 @@
 //!
 //! Fails: never. Work beyond [`OPEN_MAX`] gets no job.
 
-use crate::jobs::job::{Job, Key, Outcome, Subject};
+use crate::jobs::job::{Job, Key, Outcome, Setting, Subject};
 use crate::pace::Recent;
 use admin_api::{JobKind, JobState};
 use std::collections::BTreeSet;
@@ -34,11 +34,25 @@ pub(crate) enum Going {
     Over(Outcome, Timestamp),
 }
 
+/// How fast work may go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Limit {
+    /// Bytes a second; none if it goes as fast as it can.
+    pub rate: Option<u64>,
+    /// Whether the engine keeps it over a restart; else its job does.
+    pub is_kept: bool,
+}
+
+impl Limit {
+    pub(crate) const NONE: Self = Self { rate: None, is_kept: true };
+}
+
 /// Work that the engine tells of.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Work {
     pub key: Key,
     pub going: Going,
+    pub limit: Limit,
     /// When it began, if the engine knows.
     pub began: Option<Timestamp>,
     /// `None` if the engine knows no more than what is left: `size_bytes` then.
@@ -63,6 +77,8 @@ pub(crate) struct Observed {
     pub has_changed: bool,
     /// Work that goes on though its job is paused.
     pub to_hold: Vec<Key>,
+    /// Work that goes at another rate than its job has.
+    pub to_limit: Vec<(Key, Option<u64>)>,
 }
 
 /// When a look was made.
@@ -108,7 +124,7 @@ impl Table {
         fate: &dyn Fn(&Key) -> Fate,
     ) -> Observed {
         let (before, mut has_changed) = (self.next_number, false);
-        let mut to_hold = Vec::new();
+        let (mut to_hold, mut to_limit) = (Vec::new(), Vec::new());
         let mut told = BTreeSet::new();
         for work in works {
             let at = self.position_of(work).or_else(|| self.begin(work, now));
@@ -121,6 +137,9 @@ impl Table {
             }
             if job.state == JobState::Paused && work.going == Going::Unheld {
                 to_hold.push(job.key.clone());
+            }
+            if !job.state.is_over() && work.limit.rate != job.rate {
+                to_limit.push((job.key.clone(), job.rate));
             }
         }
         for job in &mut self.jobs {
@@ -138,16 +157,18 @@ impl Table {
             };
         }
         self.forget(&told);
-        Observed { has_changed: has_changed || self.next_number != before, to_hold }
+        let has_changed = has_changed || self.next_number != before;
+        Observed { has_changed, to_hold, to_limit }
     }
 
-    /// Marks a job as paused or running before the engine is asked, or takes the mark back; the
-    /// state that it had. `None` if it is over.
-    pub(crate) fn mark(&mut self, number: u64, state: JobState) -> Option<JobState> {
+    /// Marks a job as paused or running, and with its rate, before the engine is asked, or takes
+    /// the mark back; what it had before. `None` if it is over.
+    pub(crate) fn set(&mut self, number: u64, setting: Setting) -> Option<Setting> {
         let mut open = self.jobs.iter_mut().filter(|job| !job.state.is_over());
         let job = open.find(|job| job.number == number)?;
-        let before = job.state;
-        change(job, state);
+        let before = job.setting();
+        change(job, setting.state);
+        job.rate = setting.rate;
         Some(before)
     }
 
@@ -191,7 +212,8 @@ impl Table {
             return None;
         }
         let began = work.began.unwrap_or(now.wall);
-        let job = Job::new(self.next_number, work.key.clone(), began);
+        let rate = work.limit.rate;
+        let job = Job { rate, ..Job::new(self.next_number, work.key.clone(), began) };
         note(&mut self.turns, &job);
         self.jobs.push(job);
         self.next_number += 1;
@@ -233,6 +255,10 @@ fn take_in(job: &mut Job, work: &Work, now: Now) -> bool {
             job.done_bytes = job.size_bytes - work.size_bytes;
         }
     }
+    let mut is_limited = false;
+    if work.limit.is_kept {
+        is_limited = std::mem::replace(&mut job.rate, work.limit.rate) != work.limit.rate;
+    }
     let is_changed = match &work.going {
         Going::Unheld if job.state == JobState::Paused => false,
         Going::Running | Going::Unheld => {
@@ -242,7 +268,7 @@ fn take_in(job: &mut Job, work: &Work, now: Now) -> bool {
         Going::Held => change(job, JobState::Paused),
         Going::Over(outcome, at) => end(job, outcome, *at),
     };
-    is_renamed || is_changed
+    is_renamed || is_limited || is_changed
 }
 
 /// Changes the state; whether it was another.
@@ -255,6 +281,7 @@ fn change(job: &mut Job, state: JobState) -> bool {
 
 fn end(job: &mut Job, outcome: &Outcome, at: Timestamp) -> bool {
     job.ended = Some(at);
+    job.rate = None;
     if job.is_given_up && outcome.state == JobState::Failed {
         return change(job, JobState::Cancelled);
     }

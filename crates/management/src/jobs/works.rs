@@ -4,9 +4,9 @@
 //! nothing is told, and what became of its work nobody knows until it is back.
 
 use crate::aggregates::{Aggregates, names_of};
-use crate::jobs::job::{Identities, Key, Outcome, Subject};
-use crate::jobs::table::{Fate, Going, Work};
-use admin_api::JobKind;
+use crate::jobs::job::{Identities, Key, Outcome, Setting, Subject};
+use crate::jobs::table::{Fate, Going, Limit, Work};
+use admin_api::{JobKind, JobState};
 use aggregate::{Deletion, Evacuation};
 use dblade::AggregateSummary;
 use ondisk::identity::REGION_BLOCKS;
@@ -97,6 +97,25 @@ impl Look {
 
     /// Has the disk of a job wait that is being filled, or lets it go on; false if none is.
     pub(crate) fn hold(&self, key: &Key, is_held: bool) -> bool {
+        self.change_filling(key, |store, place| store.hold_filling(place, is_held))
+    }
+
+    /// Sets how fast the disk of a job is filled; false if none is.
+    pub(crate) fn limit(&self, key: &Key, rate: Option<u64>) -> bool {
+        self.change_filling(key, |store, place| store.limit_filling(place, rate))
+    }
+
+    /// Has the disk of a job be filled so; false if none is.
+    pub(crate) fn fill_as(&self, key: &Key, setting: Setting) -> bool {
+        // The rate first: what is let go may not be fast for a moment.
+        self.limit(key, setting.rate) && self.hold(key, setting.state == JobState::Paused)
+    }
+
+    fn change_filling(
+        &self,
+        key: &Key,
+        change: impl FnOnce(&dyn raid::ManagedStore, raid::DiskPlace) -> bool,
+    ) -> bool {
         let Some(summary) = self.summary(key) else { return false };
         let is_its =
             |filling: &&FillingStatus| key.is_of_disk(filling.identity, Some(&filling.disk));
@@ -104,7 +123,7 @@ impl Look {
         let found = self.aggregates.node.engine.aggregate_named(&summary.name);
         found
             .zip(filling)
-            .is_some_and(|(found, filling)| found.parts.store.hold_filling(filling.place, is_held))
+            .is_some_and(|(found, filling)| change(&*found.parts.store, filling.place))
     }
 }
 
@@ -112,6 +131,7 @@ fn running(key: Key, done_blocks: u64, blocks: u64) -> Work {
     Work {
         key,
         going: Going::Running,
+        limit: Limit::NONE,
         began: None,
         done_bytes: Some(done_blocks.saturating_mul(BLOCK_SIZE_U64)),
         size_bytes: blocks.saturating_mul(BLOCK_SIZE_U64),
@@ -135,7 +155,8 @@ fn scrubbing(aggregate: &AggregateSummary, scrub: &ScrubStatus) -> Option<Work> 
     let birth = scrub.started.get();
     let key = Key { birth, ..key(JobKind::Scrub, aggregate, Subject::Aggregate) };
     let began = Some(scrub.started);
-    Some(Work { going, began, ..running(key, scrub.read_blocks, scrub.blocks) })
+    let limit = Limit { rate: scrub.rate, is_kept: true };
+    Some(Work { going, limit, began, ..running(key, scrub.read_blocks, scrub.blocks) })
 }
 
 fn filling(aggregate: &AggregateSummary, filling: &FillingStatus) -> Work {
@@ -148,7 +169,8 @@ fn filling(aggregate: &AggregateSummary, filling: &FillingStatus) -> Work {
     let mut key = key(kind, aggregate, Subject::Disk(filling.disk.clone()));
     key.identities.disk = Some(filling.identity);
     let going = if filling.is_held { Going::Held } else { Going::Unheld };
-    Work { going, ..running(key, blocks(filling.done_regions), blocks(filling.regions)) }
+    let limit = Limit { rate: filling.rate, is_kept: false };
+    Work { going, limit, ..running(key, blocks(filling.done_regions), blocks(filling.regions)) }
 }
 
 fn evacuation(aggregate: &AggregateSummary, leaving: Evacuation) -> Work {

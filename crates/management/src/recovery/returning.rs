@@ -115,7 +115,7 @@ impl Recovery {
         for (_, disk) in candidate.disks.into_iter().filter(|(identity, _)| is_missed(identity)) {
             let (engine, given) = (&self.node.engine, Arc::clone(&disk));
             let returned = self.node.waits.request("cannot take back disk", disk.name(), |done| {
-                engine.return_disk(aggregate, given, done);
+                engine.return_disk(aggregate, given, None, done);
             });
             let name = disk.name().to_owned();
             match returned {

@@ -630,6 +630,7 @@ mod tests {
             identity: DiskUuid([2; 16]),
             way: FillingWay::Anew,
             is_held: true,
+            rate: None,
             is_stuck: true,
             done_regions: 1,
             regions: 2,

@@ -28,11 +28,18 @@ impl Members {
         devices.map(|device| Task { place, device }).collect()
     }
 
-    /// Time has passed.
-    pub(crate) fn tick_fillings(&self, now: u64) {
+    /// Time has passed; the disks of which regions have to be begun now.
+    pub(crate) fn tick_fillings(&self, now: u64) -> Vec<Task> {
         let mut state = self.state.lock();
-        let rebuilds = state.groups.iter_mut().flat_map(GroupState::fillings_mut);
-        rebuilds.for_each(|rebuild| rebuild.tick(now));
+        let groups = (0..).zip(&mut state.groups);
+        let of_group = |(group, disks): (u32, &mut GroupState)| {
+            let due = disks.fillings_mut().filter_map(|(member, rebuild)| {
+                let place = DiskPlace { group, member };
+                rebuild.tick(now).then(|| Task { place, device: rebuild.device() })
+            });
+            due.collect::<Vec<Task>>()
+        };
+        groups.flat_map(of_group).collect()
     }
 
     /// Changes the rebuild, unless it is over, or must not go on.

@@ -58,7 +58,7 @@ pub(crate) struct Rebuild {
     pub is_stuck: bool,
     /// An operator has it wait.
     is_held: bool,
-    /// A region would have been begun but for that.
+    /// A region would have been begun but for that, or but for its rate.
     has_waited: bool,
     walk: Walk,
 }
@@ -81,6 +81,12 @@ impl Rebuild {
             has_waited: false,
             walk: Walk::new(below, regions, TETRISES_AT_A_TIME),
         }
+    }
+
+    /// The same at a rate.
+    pub(crate) fn at_rate(mut self, rate: Option<u64>) -> Self {
+        self.walk.set_rate(rate);
+        self
     }
 
     /// Of a spare that is filled beside the disk that has the place.
@@ -135,19 +141,36 @@ impl Rebuild {
     /// before.
     pub(crate) const fn hold(&mut self, is_held: bool) -> bool {
         self.is_held = is_held;
-        if is_held {
-            return false;
-        }
-        std::mem::replace(&mut self.has_waited, false)
+        self.goes_on()
+    }
+
+    /// How many bytes of the disk may be filled a second; `None` if there is no limit.
+    pub(crate) const fn rate(&self) -> Option<u64> {
+        self.walk.rate()
+    }
+
+    /// Sets the rate; whether somebody has to begin regions now, as for [`Self::hold`].
+    pub(crate) fn set_rate(&mut self, rate: Option<u64>) -> bool {
+        self.walk.set_rate(rate);
+        self.goes_on()
+    }
+
+    /// Whether regions may begin now, of which one was refused before. Of one that the labels do
+    /// not name yet none was: nobody has asked.
+    const fn goes_on(&mut self) -> bool {
+        let may_begin = !self.is_held && self.walk.has_allowance();
+        may_begin && std::mem::replace(&mut self.has_waited, false)
     }
 
     /// The next region to fill, if one may begin now.
     pub(crate) fn begin(&mut self) -> Option<u64> {
-        if self.is_held {
+        if self.is_held || !self.walk.has_allowance() {
             self.has_waited = true;
             return None;
         }
-        self.walk.begin()
+        let region = self.walk.begin()?;
+        self.walk.spend(REGION_BYTES);
+        Some(region)
     }
 
     /// A region that was begun is done.
@@ -167,8 +190,9 @@ impl Rebuild {
         below == self.walk.end()
     }
 
-    /// Time has passed.
-    pub(crate) fn tick(&mut self, now: u64) {
+    /// Time has passed; whether somebody has to begin regions now, as for [`Self::hold`].
+    pub(crate) fn tick(&mut self, now: u64) -> bool {
         self.walk.tick(now);
+        self.goes_on()
     }
 }

@@ -174,8 +174,10 @@ impl GroupState {
             state.reasons.remove(&member);
             let seat = state.seat_of(&copy);
             (copy.way, copy.is_told) = (Way::Anew, false);
-            // Nobody asked that a degraded group wait. It goes on when the labels tell of it.
+            // Nobody asked that a degraded group wait, or be slow. It goes on when the labels tell
+            // of it.
             copy.hold(false);
+            copy.set_rate(None);
             state.rebuilding.insert(member, copy);
             Some(seat)
         })
@@ -365,8 +367,9 @@ impl GroupState {
     }
 
     /// The same, to be changed.
-    pub(crate) fn fillings_mut(&mut self) -> impl Iterator<Item = &mut Rebuild> {
-        self.rebuilding.values_mut().chain(self.copies.values_mut())
+    pub(crate) fn fillings_mut(&mut self) -> impl Iterator<Item = (usize, &mut Rebuild)> {
+        let fillings = self.rebuilding.iter_mut().chain(&mut self.copies);
+        fillings.map(|(member, rebuild)| (*member, rebuild))
     }
 
     /// The disks that are being filled at a place.

@@ -29,7 +29,7 @@ impl Members {
         self: &Arc<Self>,
         place: DiskPlace,
         disk: Arc<dyn Disk>,
-        identity: DiskUuid,
+        (identity, rate): (DiskUuid, Option<u64>),
         done: ReplaceDone,
     ) {
         let copyable = self.check_copyable(place, &self.state.lock());
@@ -49,7 +49,7 @@ impl Members {
         let members = Arc::clone(self);
         let labelled = move |device: Result<Device, MediaError>| match device {
             Ok(device) => {
-                let rebuild = Rebuild::copy(Arc::new(device), place_label);
+                let rebuild = Rebuild::copy(Arc::new(device), place_label).at_rate(rate);
                 members.begin_copy(place, rebuild, done);
             }
             Err(error) => done(Err(error.into())),

@@ -38,7 +38,7 @@ impl Members {
         self: &Arc<Self>,
         place: DiskPlace,
         disk: Arc<dyn Disk>,
-        identity: DiskUuid,
+        (identity, rate): (DiskUuid, Option<u64>),
         done: ReplaceDone,
     ) {
         if let Some(failure) = self.failure() {
@@ -47,7 +47,7 @@ impl Members {
         let is_free = |disks: &GroupState| disks.unused().contains(place.member);
         if self.has_place(place) && !is_free(&self.state.lock().groups[place.group as usize]) {
             // Not missing: it is filled beside the one that is there.
-            return self.copy_to(place, disk, identity, done);
+            return self.copy_to(place, disk, (identity, rate), done);
         }
         let label = match self.replacement_label(place, &*disk, identity) {
             Ok(label) => label,
@@ -56,7 +56,7 @@ impl Members {
         let members = Arc::clone(self);
         let labelled = move |device: Result<Device, MediaError>| match device {
             Ok(device) => {
-                let rebuild = Rebuild::new(Arc::new(device), Way::Anew);
+                let rebuild = Rebuild::new(Arc::new(device), Way::Anew).at_rate(rate);
                 members.take_place(place, rebuild, Arrival::Replaces, done);
             }
             Err(error) => done(Err(error.into())),

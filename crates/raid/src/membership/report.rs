@@ -76,6 +76,7 @@ fn fillings_of(groups: &[GroupState]) -> Vec<FillingStatus> {
             identity: filled.identity(),
             way: filled.way,
             is_held: filled.is_held(),
+            rate: filled.rate(),
             is_stuck: filled.is_stuck,
             done_regions: filled.regions(),
             regions: filled.end(),

@@ -98,16 +98,21 @@ impl Members {
         };
         for place in places {
             if let Some(device) = self.member(place).and_then(|member| member.device()) {
-                self.take_back(place, device, Box::new(|_| ()));
+                self.take_back(place, (device, None), Box::new(|_| ()));
             }
         }
     }
 
-    pub(crate) fn return_disk(self: &Arc<Self>, disk: Arc<dyn Disk>, done: ReplaceDone) {
+    pub(crate) fn return_disk(
+        self: &Arc<Self>,
+        disk: Arc<dyn Disk>,
+        rate: Option<u64>,
+        done: ReplaceDone,
+    ) {
         let members = Arc::clone(self);
         let opened = move |device: Result<Device, MediaError>| match device {
             Ok(device) => match members.place_that_misses(&device) {
-                Some(place) => members.take_back(place, Arc::new(device), done),
+                Some(place) => members.take_back(place, (Arc::new(device), rate), done),
                 None => done(Err(RaidError::NotMissed { disk: device.name().to_owned() })),
             },
             Err(error) => done(Err(error.into())),
@@ -128,7 +133,12 @@ impl Members {
         is_missed.then_some(DiskPlace { group, member })
     }
 
-    fn take_back(self: &Arc<Self>, place: DiskPlace, device: Arc<Device>, done: ReplaceDone) {
+    fn take_back(
+        self: &Arc<Self>,
+        place: DiskPlace,
+        (device, rate): (Arc<Device>, Option<u64>),
+        done: ReplaceDone,
+    ) {
         let standing = self.state.lock().groups[place.group as usize].standing(place.member);
         let way = match standing {
             Standing::Offline => Way::Resync,
@@ -143,7 +153,8 @@ impl Members {
             |label| label.rebuilt_regions = 0.into(),
             Box::new(move |result| match result {
                 Ok(()) => {
-                    members.take_place(place, Rebuild::new(again, way), Arrival::Returns, done);
+                    let rebuild = Rebuild::new(again, way).at_rate(rate);
+                    members.take_place(place, rebuild, Arrival::Returns, done);
                 }
                 Err(error) => done(Err(error.into())),
             }),

@@ -109,7 +109,7 @@ impl Members {
     pub(crate) fn take_spare(
         self: &Arc<Self>,
         place: DiskPlace,
-        identity: DiskUuid,
+        (identity, rate): (DiskUuid, Option<u64>),
         done: ReplaceDone,
     ) {
         let device = match self.find_spare(identity) {
@@ -142,7 +142,7 @@ impl Members {
             }
             result => answer(&members, result),
         };
-        self.replace_disk(place, disk, identity, Box::new(taken));
+        self.replace_disk(place, disk, (identity, rate), Box::new(taken));
     }
 
     pub(crate) fn spares(&self) -> Vec<SpareStatus> {

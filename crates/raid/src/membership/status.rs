@@ -86,6 +86,8 @@ pub struct FillingStatus {
     pub way: Way,
     /// Whether it is held: nothing more is filled until it is let go.
     pub is_held: bool,
+    /// Bytes of it that may be filled a second; `None` if there is no limit.
+    pub rate: Option<u64>,
     /// Whether it will not hold everything before the next start: blocks of other disks that it
     /// needs could not be read.
     pub is_stuck: bool,

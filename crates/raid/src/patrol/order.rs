@@ -27,7 +27,12 @@ pub enum ScrubOrder {
     Pause,
     /// Has it go on where it was, or changes how fast.
     Resume {
-        /// Bytes a second from now on; `None` if as before.
+        /// Bytes a second from now on, 0 if there is no limit; `None` if as before.
+        rate: Option<u64>,
+    },
+    /// Changes how fast it goes, or will go when it is resumed.
+    SetRate {
+        /// Bytes a second from now on; `None` if there is no limit.
         rate: Option<u64>,
     },
     /// Gives it up.
@@ -47,6 +52,8 @@ pub(crate) enum Cause {
     Resume,
     /// It is ordered to go on at a rate.
     ResumeAtRate,
+    /// It is ordered to go faster or slower, now or when it is resumed.
+    SetRate,
     /// It is ordered to give up.
     Stop,
     /// It has seen the last tetris.
@@ -61,13 +68,14 @@ impl Cause {
             ScrubOrder::Pause => Self::Pause,
             ScrubOrder::Resume { rate: None } => Self::Resume,
             ScrubOrder::Resume { rate: Some(_) } => Self::ResumeAtRate,
+            ScrubOrder::SetRate { .. } => Self::SetRate,
             ScrubOrder::Stop => Self::Stop,
         }
     }
 }
 
 /// Every change that there may be.
-pub(crate) const TRANSITIONS: [(ScrubPhase, Cause, ScrubPhase); 15] = {
+pub(crate) const TRANSITIONS: [(ScrubPhase, Cause, ScrubPhase); 17] = {
     use Cause::*;
     use ScrubPhase::*;
     [
@@ -81,10 +89,12 @@ pub(crate) const TRANSITIONS: [(ScrubPhase, Cause, ScrubPhase); 15] = {
         (Paused, MakeParity, Running),
         (Running, Pause, Paused),
         (Running, ResumeAtRate, Running),
+        (Running, SetRate, Running),
         (Running, Stop, Stopped),
         (Running, End, Finished),
         (Paused, Resume, Running),
         (Paused, ResumeAtRate, Running),
+        (Paused, SetRate, Paused),
         (Paused, Stop, Stopped),
     ]
 };

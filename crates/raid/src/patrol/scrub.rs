@@ -258,6 +258,10 @@ impl Scrub {
                 self.walk.set_rate(rate_of(&self.record));
                 self.end();
             }
+            ScrubOrder::SetRate { rate } => {
+                self.record.rate = rate.unwrap_or(0).into();
+                self.walk.set_rate(rate);
+            }
         }
         Ok(())
     }

@@ -43,15 +43,32 @@ impl Repair {
         }
     }
 
+    /// Time has passed: disks that are filled at a rate go on.
+    pub(crate) fn tick(self: &Arc<Self>, now: u64) {
+        let due = self.members.tick_fillings(now);
+        due.iter().for_each(|task| self.rebuild_next(task));
+    }
+
     /// Has disks wait that are being filled at a place, or lets them go on; whether there are any.
     pub(crate) fn hold(self: &Arc<Self>, place: DiskPlace, is_held: bool) -> bool {
+        self.change(place, |rebuild| rebuild.hold(is_held))
+    }
+
+    /// Sets how fast disks are filled at a place; whether there are any.
+    pub(crate) fn limit(self: &Arc<Self>, place: DiskPlace, rate: Option<u64>) -> bool {
+        self.change(place, |rebuild| rebuild.set_rate(rate))
+    }
+
+    /// Changes how disks are filled at a place: `change` says whether regions have to be begun now.
+    /// Whether there are any.
+    fn change(self: &Arc<Self>, place: DiskPlace, change: impl Fn(&mut Rebuild) -> bool) -> bool {
         if self.members.check_place(place).is_err() {
             return false;
         }
         let tasks = self.members.fillings_at(place);
         let mut is_filled = false;
         for task in &tasks {
-            let goes_on = self.members.with_rebuild(task, |rebuild| rebuild.hold(is_held));
+            let goes_on = self.members.with_rebuild(task, &change);
             is_filled |= goes_on.is_some();
             if goes_on == Some(true) {
                 self.rebuild_next(task);

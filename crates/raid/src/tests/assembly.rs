@@ -71,7 +71,7 @@ fn disks_are_labelled_as_what_they_tell_or_as_is_given() {
         assert_eq!(store.status().groups[0].members[0].media, None);
         // What takes its place is labelled like the others of its group.
         let (place, disk) = (DiskPlace { group: 0, member: 0 }, world.disk("c").unwrap());
-        world.wait(|done| store.replace_disk(place, disk, DiskUuid([7; 16]), done)).unwrap();
+        world.wait(|done| store.replace_disk(place, disk, DiskUuid([7; 16]), None, done)).unwrap();
         let replaced = store.status().groups[0].members[0].media;
         assert_eq!(replaced.map(|media| media.to_string()).as_deref(), Some(shown));
     }
@@ -115,7 +115,7 @@ fn regression_a_replaced_disk_is_not_blamed_for_disks_that_are_missing() {
     });
     let (place, disk) = (DiskPlace { group: 0, member: 2 }, world.disk("d").unwrap());
     let store = store.unwrap();
-    world.wait(|done| store.replace_disk(place, disk, DiskUuid([7; 16]), done)).unwrap();
+    world.wait(|done| store.replace_disk(place, disk, DiskUuid([7; 16]), None, done)).unwrap();
     let found = refusal(&world, named(&world, &["a", "c"]));
     assert!(found.starts_with("group 0 is short of 2 of its 3 disks"), "{found}");
     assert!(found.contains("attach disk 1 (") && found.contains(", disk 2 ("), "{found}");

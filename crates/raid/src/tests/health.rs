@@ -186,8 +186,9 @@ fn a_sick_disk_that_was_copied_is_remembered_and_its_replacement_is_well() {
                 model.world.wait(|done| model.store.add_spare(spare, DiskUuid([99; 16]), done));
             assert!(added.is_ok());
             let place = DiskPlace { group: 0, member };
-            let taken =
-                model.world.wait(|done| model.store.take_spare(place, DiskUuid([99; 16]), done));
+            let taken = model
+                .world
+                .wait(|done| model.store.take_spare(place, DiskUuid([99; 16]), None, done));
             assert!(taken.is_ok());
             if is_restarted {
                 model.reassemble().unwrap();
@@ -235,8 +236,9 @@ fn sickness_does_not_pass_to_whom_has_the_place() {
     assert!(failed.is_ok());
     model.commit();
     let new = model.world.add_disk("gnew", DISK_BLOCKS);
-    let replaced =
-        model.world.wait(|done| model.store.replace_disk(place, new, DiskUuid([9; 16]), done));
+    let replaced = model
+        .world
+        .wait(|done| model.store.replace_disk(place, new, DiskUuid([9; 16]), None, done));
     assert!(replaced.is_ok());
     assert_eq!(errors(&model), well);
     model.rest();

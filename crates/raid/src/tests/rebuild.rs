@@ -6,7 +6,7 @@ use ondisk::label::RaidKind::{self, Dp, Raid4, Tp};
 use platform::Disk;
 use platform::simulated::{IoKind, PendingIo};
 use std::sync::Arc;
-use units::{DiskUuid, Pvbn};
+use units::{DiskUuid, Pvbn, Timestamp};
 
 pub const KINDS: [(RaidKind, usize); 3] = [(Raid4, 4), (Dp, 5), (Tp, 6)];
 /// Stripes that are written: the first regions, which are rebuilt first, and the last ones.
@@ -45,7 +45,7 @@ pub fn begin_replacing(model: &Model, member: usize, name: &str) -> Answer {
     let answer = Answer::default();
     let told = Arc::clone(&answer);
     let done = Box::new(move |result| *told.lock() = Some(result));
-    model.store.replace_disk(place, disk, identity, done);
+    model.store.replace_disk(place, disk, identity, None, done);
     answer
 }
 
@@ -139,6 +139,52 @@ fn a_disk_that_is_held_is_not_filled_until_it_is_let_go() {
         assert!(!model.store.status().is_degraded(), "{:?}", states(&model));
         model.check();
         assert!(!model.store.hold_filling(place, false), "it is whole");
+    }
+}
+
+/// From the first region on, and through a pause; as fast as it can be when the limit is gone.
+#[test]
+fn a_disk_is_filled_at_the_rate_that_was_asked_for() {
+    const SECOND: u64 = 1_000_000_000;
+    for is_copy in [false, true] {
+        let mut model = Model::new(3, &[(Raid4, 4)]);
+        write_some(&mut model, 100);
+        model.commit();
+        if !is_copy {
+            lose(&mut model, 1);
+        }
+        let place = DiskPlace { group: 0, member: 1 };
+        assert!(!model.store.limit_filling(place, None), "nothing is filled");
+        let disk: Arc<dyn Disk> = model.world.add_disk("gnew", DISK_BLOCKS);
+        // A region is 256 KiB: four of them in each second.
+        let rate = Some(1 << 20);
+        let identity = DiskUuid([9; 16]);
+        model
+            .world
+            .wait(|done| model.store.replace_disk(place, disk, identity, rate, done))
+            .unwrap();
+        let filling = |model: &Model| model.store.status().fillings.first().cloned();
+        let mut seen = Vec::new();
+        for tenth in 0..50 {
+            model.store.tick(tenth * SECOND / 10, Timestamp(0));
+            model.world.run_until_idle();
+            let found = filling(&model).expect("it is not whole");
+            assert_eq!(found.rate, rate);
+            seen.push(found.done_regions);
+        }
+        assert!((19..=22).contains(&seen[49]), "{seen:?}");
+        assert!(seen.windows(2).all(|pair| pair[1] - pair[0] <= 2), "{seen:?}");
+        assert!(model.store.hold_filling(place, true));
+        model.store.tick(6 * SECOND, Timestamp(0));
+        model.world.run_until_idle();
+        assert_eq!(filling(&model).map(|one| one.done_regions), Some(seen[49]));
+        assert!(model.store.hold_filling(place, false));
+        assert!(model.store.limit_filling(place, None));
+        model.commit();
+        model.rest();
+        assert_eq!(filling(&model), None);
+        assert!(!model.store.status().is_degraded(), "{:?}", states(&model));
+        model.check();
     }
 }
 
@@ -364,7 +410,7 @@ fn disks_are_replaced_by_large_ones() {
     let small: Arc<dyn Disk> = model.world.add_disk("gsmall", DISK_BLOCKS - 64);
     let place = DiskPlace { group: 0, member: 2 };
     let refused = model.world.wait(|done| {
-        model.store.replace_disk(place, small, DiskUuid([7; 16]), done);
+        model.store.replace_disk(place, small, DiskUuid([7; 16]), None, done);
     });
     let refused = refused.unwrap_err().to_string();
     assert!(refused.starts_with("disk gsmall has "), "{refused}");

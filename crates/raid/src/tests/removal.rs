@@ -308,7 +308,7 @@ fn a_disk_of_a_removed_group_that_comes_back_is_nobodys() {
         model.commit();
         model.world.set_gone(&stale, false);
         let disk: Arc<dyn Disk> = model.world.disk(&stale).unwrap();
-        let returned = model.world.wait(|done| model.store.return_disk(disk, done));
+        let returned = model.world.wait(|done| model.store.return_disk(disk, None, done));
         assert_eq!(returned, Err(RaidError::NotMissed { disk: stale.clone() }));
         assert!(is_labelled(&model.world, &stale));
         // Another group goes meanwhile: the stale label knows of neither.
@@ -406,7 +406,7 @@ fn what_cannot_be_removed_is_refused() {
     // Being filled.
     let place = DiskPlace { group: 1, member: 2 };
     let spare = new_disk(&model, 7, 0);
-    let replace = |done| model.store.replace_disk(place, spare.disk, spare.identity, done);
+    let replace = |done| model.store.replace_disk(place, spare.disk, spare.identity, None, done);
     assert_eq!(model.world.wait(replace), Ok(()));
     let disk = "g7d0".to_owned();
     assert_eq!(remove(&mut model, 1), Err(RaidError::Filling { group: 1, disk }));
@@ -448,7 +448,7 @@ fn no_disk_gets_a_place_in_a_group_that_goes() {
         let answer = Growing::default();
         let told = Arc::clone(&answer);
         let done = Box::new(move |result| *told.lock() = Some(result));
-        model.store.replace_disk(place, disk, identity, done);
+        model.store.replace_disk(place, disk, identity, None, done);
         (0..steps).for_each(|_| {
             model.world.step();
         });

@@ -23,7 +23,7 @@ fn copy(model: &Model, member: usize, name: &str) -> Result<(), RaidError> {
     };
     let place = DiskPlace { group: 0, member };
     let identity = DiskUuid([77 + model.choose(99) as u8; 16]);
-    start(model, |done| model.store.replace_disk(place, disk, identity, done))
+    start(model, |done| model.store.replace_disk(place, disk, identity, None, done))
 }
 
 fn names(model: &Model) -> Vec<String> {
@@ -143,7 +143,7 @@ fn regression_a_held_copy_whose_source_fails_goes_on() {
             model.world.step();
         }
         let of = DiskPlace { group: 0, member: place };
-        assert!(model.store.hold_filling(of, true));
+        assert!(model.store.hold_filling(of, true) && model.store.limit_filling(of, Some(1)));
         model.world.run_until_idle();
         assert!(model.store.status().fillings.iter().any(|filling| filling.is_held));
         model.world.set_gone(&disk_name(0, place), true);
@@ -174,7 +174,7 @@ fn regression_a_spare_is_taken_by_one() {
                     };
                     both.wait();
                     let place = DiskPlace { group, member: 1 };
-                    store.take_spare(place, identity, Box::new(taken));
+                    store.take_spare(place, identity, None, Box::new(taken));
                 });
             }
         });
@@ -346,7 +346,7 @@ fn spares_are_kept_and_take_places() {
     model.commit();
     let take = |model: &Model, member, identity: u8| {
         let place = DiskPlace { group: 0, member };
-        start(model, |done| model.store.take_spare(place, DiskUuid([identity; 16]), done))
+        start(model, |done| model.store.take_spare(place, DiskUuid([identity; 16]), None, done))
     };
     take(&model, 1, 2).unwrap();
     // One in use is copied to the other.
@@ -382,10 +382,12 @@ fn a_spare_that_comes_too_late_stays_a_spare() {
         model.store.take_spare(
             place,
             DiskUuid([2; 16]),
+            None,
             Box::new(move |end| *told.lock() = Some(end)),
         );
-        let placed =
-            start(&model, |done| model.store.replace_disk(place, new, DiskUuid([9; 16]), done));
+        let placed = start(&model, |done| {
+            model.store.replace_disk(place, new, DiskUuid([9; 16]), None, done)
+        });
         model.world.run_until_idle();
         let taken = outcome.lock().take().expect("answered");
         assert_ne!(taken.is_ok(), placed.is_ok(), "{taken:?}, {placed:?}");

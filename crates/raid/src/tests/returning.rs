@@ -26,7 +26,7 @@ fn begin_coming_back(model: &Model, lost: usize) -> Answer {
     let disk = model.world.disk(&name).unwrap();
     let answer = Answer::default();
     let told = Arc::clone(&answer);
-    model.store.return_disk(disk, Box::new(move |result| *told.lock() = Some(result)));
+    model.store.return_disk(disk, None, Box::new(move |result| *told.lock() = Some(result)));
     answer
 }
 
@@ -185,8 +185,9 @@ fn no_place_changes_hands_after_the_store_has_failed() {
     let disk: Arc<dyn platform::Disk> = model.world.add_disk("spare", 4096);
     let before = model.world.read_block("spare", 0);
     let again = Arc::clone(&disk);
-    let refused =
-        model.world.wait(|done| model.store.replace_disk(place, again, DiskUuid([9; 16]), done));
+    let refused = model
+        .world
+        .wait(|done| model.store.replace_disk(place, again, DiskUuid([9; 16]), None, done));
     assert!(matches!(refused, Err(RaidError::Store(_))), "{refused:?}");
     assert_eq!(model.world.read_block("spare", 0), before);
     model.world.set_gone(&disk_name(0, 1), false);
@@ -201,7 +202,7 @@ fn only_a_member_that_went_is_taken_back() {
     write_some(&mut model, 100);
     model.commit();
     let disk = model.world.disk(&disk_name(0, 2)).unwrap();
-    let refused = model.world.wait(|done| model.store.return_disk(disk, done)).unwrap_err();
+    let refused = model.world.wait(|done| model.store.return_disk(disk, None, done)).unwrap_err();
     assert_eq!(refused.to_string(), "disk g0d2 is not a disk that the aggregate misses");
     model.world.set_gone(&disk_name(0, 2), true);
     write_some(&mut model, 10);

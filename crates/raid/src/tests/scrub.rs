@@ -153,7 +153,10 @@ fn a_scrub_that_is_paused_stays_paused() {
     assert_eq!(model.sync(), Ok(()));
     let refused = |model: &Model, what| order(model, what).unwrap_err().to_string();
     assert_eq!(status(&model).phase, ScrubPhase::Never);
-    assert_eq!(refused(&model, ScrubOrder::Pause), "no scrub is under way: start one");
+    let slow = ScrubOrder::SetRate { rate: Some(1 << 20) };
+    for what in [ScrubOrder::Pause, slow] {
+        assert_eq!(refused(&model, what), "no scrub is under way: start one");
+    }
     order(&model, START).unwrap();
     let under_way = "a scrub is under way: pause, resume or stop it";
     assert_eq!(refused(&model, START), under_way);
@@ -168,6 +171,7 @@ fn a_scrub_that_is_paused_stays_paused() {
     assert!((1..paused.tetrises).contains(&paused.done_tetrises), "{paused:?}");
     assert_eq!(refused(&model, START), under_way);
     assert!(refused(&model, ScrubOrder::Pause).starts_with("the scrub is paused already"));
+    order(&model, slow).unwrap();
     model.store.abandon();
     model.world.power_cut();
     model.reassemble().unwrap();
@@ -175,8 +179,11 @@ fn a_scrub_that_is_paused_stays_paused() {
     model.world.run_until_idle();
     let after = status(&model);
     assert_eq!((after.phase, after.done_tetrises), (ScrubPhase::Paused, paused.done_tetrises));
+    assert_eq!(after.rate, Some(1 << 20), "the labels say it");
     order(&model, ScrubOrder::Resume { rate: Some(1 << 30) }).unwrap();
     assert_eq!(status(&model).rate, Some(1 << 30));
+    order(&model, ScrubOrder::SetRate { rate: None }).unwrap();
+    assert_eq!((status(&model).phase, status(&model).rate), (ScrubPhase::Running, None));
     order(&model, ScrubOrder::Stop).unwrap();
     model.world.run_until_idle();
     assert_eq!(status(&model).phase, ScrubPhase::Stopped);

@@ -143,3 +143,68 @@ fn jobs_are_changed_by_number() {
     assert_eq!(place.json(&["aggr", "show", "a1"])["groups"], 1);
     server.stop();
 }
+
+/// A rebuild that would be over in seconds is slow as it was asked to be, through a kill and a
+/// clean stop, until it is told otherwise.
+#[test]
+fn a_job_keeps_its_rate_over_restarts() {
+    let (place, server) = Place::with_volume_on("5x512M", ("4", "raid4"));
+    let (mut client, root) = connect(&place);
+    let model = fill(&mut client, &root, 1);
+    place.ok(&["disk", "fail", "d4", "--yes"]);
+    let refused = place.refused(&["disk", "replace", "d4", "d5", "--force", "--rate", "0"], 2);
+    assert!(refused.contains("its rate is at least 1MiB a second"), "{refused}");
+    place.ok(&["disk", "replace", "d4", "d5", "--force", "--rate", "1M"]);
+    let begun = jobs(&place).pop().unwrap();
+    assert_eq!(begun["kind"], "rebuild", "{begun}");
+    let number = begun["job"].as_u64().unwrap().to_string();
+    let check_rate = |rate: u64| {
+        let found = jobs(&place).pop().unwrap();
+        assert_eq!((&found["state"], &found["job"]), (&"running".into(), &begun["job"]), "{found}");
+        assert_eq!(found["rate_limit_bytes_per_second"], rate, "{found}");
+    };
+    check_rate(1 << 20);
+    server.kill();
+    let server = place.serve();
+    check_rate(1 << 20);
+    let told = place.ok(&["job", "set", &number, "--rate", "2M"]);
+    assert!(told.contains("at most 2MiB a second"), "{told}");
+    let limited = std::fs::read_to_string(place.path("state/jobs")).unwrap();
+    assert!(limited.starts_with("stroop-jobs 3\n"), "older builds must not read it: {limited}");
+    server.stop();
+    let server = place.serve();
+    check_rate(2 << 20);
+    assert!(place.ok(&["job", "list"]).contains(" 2MiB/s "));
+    place.refused(&["job", "set", "99", "--rate", "none"], 3);
+    assert!(place.ok(&["job", "set", &number, "--rate", "none"]).contains("no limit"));
+    place.ok(&["job", "wait", &number]);
+    let ended = place.json(&["job", "show", &number]);
+    assert_eq!((&ended["state"], &ended["reason"]), (&"succeeded".into(), &Value::Null));
+    assert_eq!(ended["rate_limit_bytes_per_second"], Value::Null, "{ended}");
+    let text = std::fs::read_to_string(place.path("state/jobs")).unwrap();
+    assert!(text.starts_with("stroop-jobs 2\n"), "older builds may read it: {text}");
+    let (mut client, root) = connect(&place);
+    check(&mut client, &root, &model);
+    server.stop();
+}
+
+/// A scrub has the same rate under its number and under its aggregate's name.
+#[test]
+fn the_rate_of_a_scrub_is_set_by_number() {
+    let (place, server) = Place::with_volume();
+    let rate = || {
+        let scrub = place.json(&["scrub", "status", "a1"])["rate_bytes_per_second"].clone();
+        assert_eq!(job(&place, 1)["rate_limit_bytes_per_second"], scrub);
+        scrub
+    };
+    place.ok(&["scrub", "start", "a1", "--rate", "1M"]);
+    assert_eq!(rate(), 1 << 20);
+    place.ok(&["job", "pause", "1"]);
+    place.ok(&["job", "set", "1", "--rate", "2M"]);
+    assert_eq!((rate(), &job(&place, 1)["state"]), ((2 << 20).into(), &"paused".into()));
+    place.ok(&["job", "resume", "1", "--rate", "3M"]);
+    assert_eq!(rate(), 3 << 20);
+    place.ok(&["job", "set", "1", "--rate", "none"]);
+    place.ok(&["job", "wait", "1"]);
+    server.stop();
+}

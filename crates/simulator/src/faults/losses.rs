@@ -164,7 +164,7 @@ impl Losses {
         machine.trace.meet("disk back while the node runs");
         machine.trace.note(format!("disk {name} is back, and seen"));
         let engine = Arc::clone(&machine.engine);
-        self.returning = Some(promise(|done| engine.return_disk(AGGREGATE, disk, done)));
+        self.returning = Some(promise(|done| engine.return_disk(AGGREGATE, disk, None, done)));
     }
 
     /// The aggregate gets a spare, for the ticks to use.
@@ -230,7 +230,7 @@ impl Losses {
         let (engine, place) = (Arc::clone(&machine.engine), DiskPlace { group: 0, member });
         let disk = machine.watch.over(disk);
         self.replacing =
-            Some(promise(|done| engine.replace_disk(AGGREGATE, place, (disk, false), done)));
+            Some(promise(|done| engine.replace_disk(AGGREGATE, place, (disk, false, None), done)));
     }
 
     const fn is_replacing(&self) -> bool {

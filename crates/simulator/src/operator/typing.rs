@@ -266,6 +266,7 @@ impl Typist<'_> {
                     replacement,
                     force: true,
                     abandoned: Vec::new(),
+                    rate_bytes_per_second: None,
                     dry_run,
                 })
             }

@@ -42,6 +42,7 @@ fn job(number: u64, state: JobState, percent: u64) -> JobInfo {
         size_bytes: 100,
         bytes_per_second: None,
         left_ns: None,
+        rate_limit_bytes_per_second: None,
         reason: None,
     }
 }

@@ -15,7 +15,14 @@ fn work(disk: u8, going: Going) -> Work {
     let subject = Subject::Disk(format!("d{disk}"));
     let (kind, aggregate) = (JobKind::Rebuild, Some("a1".to_owned()));
     let key = Key { kind, aggregate, subject, birth: 0, identities: Identities::default() };
-    Work { key, going, began: None, done_bytes: Some(1 << 20), size_bytes: 4 << 20 }
+    let limit = Limit { rate: None, is_kept: false };
+    Work { key, going, limit, began: None, done_bytes: Some(1 << 20), size_bytes: 4 << 20 }
+}
+
+/// Marks a job as paused or running; the state that it had.
+fn mark(table: &mut Table, number: u64, state: JobState) -> Option<JobState> {
+    let rate = table.job(number).and_then(|job| job.rate);
+    table.set(number, Setting { state, rate }).map(|before| before.state)
 }
 
 /// What the engine does with a disk, as one look finds it.
@@ -192,15 +199,15 @@ fn a_mark_stays_until_the_engine_follows() {
         table.observe(now(1), &[work(0, going)], &|_| Fate::Away).to_hold.len()
     };
     assert_eq!(observe(&mut table, Going::Unheld), 0);
-    assert_eq!(table.mark(1, JobState::Paused), Some(JobState::Running));
+    assert_eq!(mark(&mut table, 1, JobState::Paused), Some(JobState::Running));
     assert_eq!(observe(&mut table, Going::Unheld), 1);
     assert_eq!(observe(&mut table, Going::Held), 0);
     assert_eq!(table.job(1).unwrap().state, JobState::Paused);
-    assert_eq!(table.mark(1, JobState::Running), Some(JobState::Paused));
+    assert_eq!(mark(&mut table, 1, JobState::Running), Some(JobState::Paused));
     assert_eq!(observe(&mut table, Going::Unheld), 0);
     assert_eq!(table.job(1).unwrap().state, JobState::Running);
     table.observe(now(2), &[], &|_| Fate::Ended(Outcome::succeeded()));
-    assert_eq!(table.mark(1, JobState::Paused), None);
+    assert_eq!(mark(&mut table, 1, JobState::Paused), None);
 }
 
 #[test]
@@ -233,7 +240,7 @@ fn regression_work_is_told_by_the_identities_of_aggregate_and_disk() {
     // As a file of the first version told it, without identities.
     let mut table = Table::new(Vec::new(), 1);
     table.observe(now(1), &[work(1, Going::Unheld)], &|_| Fate::Away);
-    table.mark(1, JobState::Paused);
+    mark(&mut table, 1, JobState::Paused);
     assert!(table.observe(now(2), &[of(1, 7, 8)], &|_| Fate::Away).has_changed);
     assert_eq!(table.job(1).unwrap().key, of(1, 7, 8).key);
     // Another disk has its name, and it has that of another: it stays paused.
@@ -292,4 +299,39 @@ fn jobs_that_begin_and_end_are_handed_over_once() {
     assert_eq!(ended, [JobState::Failed, JobState::Succeeded]);
     observe(&mut table, 4, &[Seen::Failed, Seen::Succeeded]);
     assert_eq!(turns(&mut table), []);
+}
+
+/// The engine forgets at a restart how fast disks are filled; the job does not, and is believed.
+#[test]
+fn a_rate_is_of_the_job_where_the_engine_forgets_it() {
+    let mut table = Table::new(Vec::new(), 1);
+    let look = |table: &mut Table, rate: Option<u64>| {
+        let limit = Limit { rate, is_kept: false };
+        let works = [Work { limit, ..work(0, Going::Unheld) }];
+        let observed = table.observe(now(1), &works, &|_| Fate::Away);
+        (observed.has_changed, observed.to_limit.into_iter().map(|(_, rate)| rate).collect())
+    };
+    let as_it_is = |has_changed: bool| -> (bool, Vec<Option<u64>>) { (has_changed, Vec::new()) };
+    assert_eq!(look(&mut table, Some(7)), as_it_is(true), "it begins with the rate of the request");
+    assert_eq!(look(&mut table, Some(7)), as_it_is(false));
+    assert_eq!(look(&mut table, None), (false, vec![Some(7)]), "after a restart");
+    let faster = Setting { rate: None, ..table.job(1).unwrap().setting() };
+    assert_eq!(table.set(1, faster).and_then(|before| before.rate), Some(7));
+    assert_eq!(look(&mut table, Some(7)), (false, vec![None]), "before the engine is asked");
+    assert_eq!(look(&mut table, None), as_it_is(false));
+    table.set(1, Setting { rate: Some(9), ..faster });
+    table.observe(now(2), &[], &|_| Fate::Ended(Outcome::succeeded()));
+    assert_eq!(table.job(1).unwrap().rate, None, "what is over has none");
+}
+
+#[test]
+fn a_rate_is_of_the_engine_where_it_keeps_it() {
+    let mut table = Table::new(Vec::new(), 1);
+    for (rate, has_changed) in [(Some(7), true), (None, true), (None, false), (Some(8), true)] {
+        let limit = Limit { rate, is_kept: true };
+        let works = [Work { limit, ..work(0, Going::Running) }];
+        let observed = table.observe(now(1), &works, &|_| Fate::Away);
+        assert_eq!((observed.has_changed, observed.to_limit), (has_changed, Vec::new()));
+        assert_eq!(table.job(1).unwrap().rate, rate);
+    }
 }

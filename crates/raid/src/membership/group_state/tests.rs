@@ -110,7 +110,7 @@ impl Model {
     fn tell(&mut self) {
         self.labels = Labels { told: self.state.told(), seats: self.seats };
         (0..MEMBERS).for_each(|member| self.state.tell_whole(member));
-        self.state.fillings_mut().for_each(|rebuild| rebuild.is_told = true);
+        self.state.fillings_mut().for_each(|(_, rebuild)| rebuild.is_told = true);
     }
 
     /// What a disk holds may be what it held at the last flush.
@@ -160,7 +160,7 @@ impl Model {
     fn complete(&mut self) {
         self.tell();
         self.flush();
-        self.state.fillings_mut().for_each(|rebuild| rebuild.has_superblock = true);
+        self.state.fillings_mut().for_each(|(_, rebuild)| rebuild.has_superblock = true);
         self.complete = self.complete.map(|complete| complete.max(self.cp));
         self.state.settle();
         self.tell();

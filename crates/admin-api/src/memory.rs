@@ -76,6 +76,7 @@ impl MemoryAdministration {
     pub fn with_disks(count: usize) -> Self {
         let disk = |index: usize| DiskInfo {
             name: format!("/disks/d{}", index + 1),
+            path: None,
             size_bytes: DISK_BYTES,
             state: DiskState::Unused,
             aggregate: None,

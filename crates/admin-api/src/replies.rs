@@ -110,8 +110,12 @@ words! {
 /// A disk.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DiskInfo {
-    /// Its name: the path.
+    /// What it is called: the short name that the node gave it, for life, or its path while it has
+    /// none.
     pub name: String,
+    /// Its path, or what else the configuration calls it. Nothing of a disk that is not there.
+    #[serde(default)]
+    pub path: Option<String>,
     /// Its size.
     pub size_bytes: u64,
     /// What it is to the node.
@@ -146,6 +150,7 @@ impl DiskInfo {
     pub const fn new(name: String, state: DiskState) -> Self {
         Self {
             name,
+            path: None,
             size_bytes: 0,
             state,
             aggregate: None,

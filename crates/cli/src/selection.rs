@@ -208,7 +208,7 @@ impl Selection {
         let mut table = Table::of(columns.collect());
         for record in records {
             let cell = |field: &String| people(field, record.get(field).unwrap_or(&Value::Null));
-            table.cells(self.fields.iter().map(cell).collect());
+            table.row(self.fields.iter().map(cell).collect::<Vec<_>>());
         }
         table
     }

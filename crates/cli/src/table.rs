@@ -55,14 +55,9 @@ impl Table {
     ///
     /// # Panics
     /// If it has not one cell for each column.
-    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.cells(cells.to_vec());
-    }
-
-    /// Adds a row of cells that were counted.
-    pub(crate) fn cells(&mut self, cells: Vec<String>) {
-        let (count, columns) = (cells.len(), self.columns.len());
-        assert!(count == columns, "{count} cells for {columns} columns");
+    pub fn row(&mut self, cells: impl AsRef<[String]>) {
+        let (cells, columns) = (cells.as_ref(), self.columns.len());
+        assert!(cells.len() == columns, "{} cells for {columns} columns", cells.len());
         self.rows.push(cells.iter().map(|cell| printable(cell)).collect());
     }
 

@@ -1,6 +1,7 @@
 //! The calls of administrators, each handed to where it is carried out.
 
 use crate::aggregates::{features_of, upgrade_report};
+use crate::disks::shown::{Shown, Told};
 use crate::management::Management;
 use admin_api::{
     AdminError, Administration, AggregateAdd, AggregateCreate, AggregateDelete, AggregateFeatures,
@@ -19,79 +20,141 @@ impl Management {
     fn seen<T>(&self, change: impl FnOnce() -> T) -> T {
         self.jobs.look_before();
         let changed = change();
+        // A job is kept with the short name of its disk.
+        self.aggregates.name_and_number();
         self.jobs.look();
         self.events.look_without_file(&self.status, &self.jobs);
         changed
+    }
+
+    /// Asks something of which the answer names disks; `ask` is given what they are called.
+    fn told<T: Told>(
+        &self,
+        ask: impl FnOnce(&Shown) -> Result<T, AdminError>,
+    ) -> Result<T, AdminError> {
+        let before = self.aggregates.shown_and_typed();
+        let answer = ask(&before);
+        self.aggregates.name_and_number();
+        let shown = self.aggregates.shown().or(before);
+        match answer {
+            Ok(mut answer) => {
+                answer.tell(&shown);
+                Ok(answer)
+            }
+            Err(mut error) => {
+                error.tell(&shown);
+                Err(error)
+            }
+        }
     }
 }
 
 impl Administration for Management {
     fn status(&self) -> Result<StatusReply, AdminError> {
-        Ok(self.status.report(&self.jobs.known()))
+        self.told(|_| Ok(self.status.report(&self.jobs.known())))
     }
 
     fn disk_list(&self) -> Result<Vec<DiskInfo>, AdminError> {
-        Ok(self.disk_administration.disk_list())
+        let mut list = self.told(|_| Ok(self.disk_administration.disk_list()))?;
+        let shown = self.aggregates.shown();
+        list.sort_by_cached_key(|disk| shown.order(disk));
+        Ok(list)
     }
 
     fn disk_fail(&self, request: &DiskFail) -> Result<Removal, AdminError> {
-        self.seen(|| self.disk_administration.fail_disk(request))
+        self.told(|shown| {
+            let request = DiskFail { disk: shown.member(&request.disk)?, ..request.clone() };
+            self.seen(|| self.disk_administration.fail_disk(&request))
+        })
     }
 
     fn disk_clear(&self, request: &DiskClear) -> Result<Removal, AdminError> {
-        self.disk_administration.clear_disk(request)
+        self.told(|shown| {
+            let request = DiskClear { disk: shown.member(&request.disk)?, ..request.clone() };
+            self.disk_administration.clear_disk(&request)
+        })
     }
 
     fn disk_replace(&self, request: &DiskReplace) -> Result<DiskInfo, AdminError> {
-        self.seen(|| self.disk_administration.replace_disk(request))
+        self.told(|shown| {
+            let replacement = request.replacement.as_deref();
+            let request = DiskReplace {
+                disk: shown.member(&request.disk)?,
+                replacement: replacement.map(|typed| shown.path(typed)).transpose()?,
+                ..request.clone()
+            };
+            self.seen(|| self.disk_administration.replace_disk(&request))
+        })
     }
 
     fn disk_locate(&self, request: &DiskLocate) -> Result<DiskLocated, AdminError> {
-        self.disk_administration.locate_disk(request)
+        self.told(|shown| {
+            let request = DiskLocate { disk: shown.path(&request.disk)?, ..request.clone() };
+            self.disk_administration.locate_disk(&request)
+        })
     }
 
     fn disk_zero(&self, request: &DiskZero) -> Result<Removal, AdminError> {
-        self.seen(|| self.disk_administration.zero_disk(request))
+        self.told(|shown| {
+            let request = DiskZero { disk: shown.path(&request.disk)?, ..request.clone() };
+            self.seen(|| self.disk_administration.zero_disk(&request))
+        })
     }
 
     fn spare_add(&self, request: &SpareAdd) -> Result<Vec<DiskInfo>, AdminError> {
-        self.aggregates.add_spares(request)
+        self.told(|shown| {
+            let request = SpareAdd { disks: shown.paths(&request.disks)?, ..request.clone() };
+            self.aggregates.add_spares(&request)
+        })
     }
 
     fn spare_remove(&self, request: &SpareRemove) -> Result<Removal, AdminError> {
-        self.aggregates.remove_spare(request)
+        self.told(|shown| {
+            let request = SpareRemove { disk: shown.path(&request.disk)?, ..request.clone() };
+            self.aggregates.remove_spare(&request)
+        })
     }
 
     fn aggregate_create(&self, request: &AggregateCreate) -> Result<AggregateInfo, AdminError> {
-        self.seen(|| self.aggregates.create_aggregate(request))
+        self.told(|shown| {
+            let request = AggregateCreate {
+                disks: shown.paths(&request.disks)?,
+                spares: shown.paths(&request.spares)?,
+                ..request.clone()
+            };
+            self.seen(|| self.aggregates.create_aggregate(&request))
+        })
     }
 
     fn aggregate_add(&self, request: &AggregateAdd) -> Result<AggregateInfo, AdminError> {
-        self.seen(|| self.aggregates.add_disks(request))
+        self.told(|shown| {
+            let request = AggregateAdd { disks: shown.paths(&request.disks)?, ..request.clone() };
+            self.seen(|| self.aggregates.add_disks(&request))
+        })
     }
 
     fn group_remove(&self, request: &GroupRemove) -> Result<Removal, AdminError> {
-        self.seen(|| self.aggregates.remove_group(request))
+        self.told(|_| self.seen(|| self.aggregates.remove_group(request)))
     }
 
     fn aggregate_online(&self, request: &AggregateOnline) -> Result<Removal, AdminError> {
-        self.seen(|| self.recovery.bring_online(request))
+        self.told(|_| self.seen(|| self.recovery.bring_online(request)))
     }
 
     fn aggregate_delete(&self, request: &AggregateDelete) -> Result<Removal, AdminError> {
-        self.seen(|| self.recovery.delete_aggregate(request))
+        self.told(|_| self.seen(|| self.recovery.delete_aggregate(request)))
     }
 
     fn aggregate_set(&self, request: &AggregateSet) -> Result<AggregateInfo, AdminError> {
-        self.aggregates.set_aggregate(request)
+        self.told(|_| self.aggregates.set_aggregate(request))
     }
 
     fn aggregate_list(&self) -> Result<Vec<AggregateInfo>, AdminError> {
-        Ok(self.aggregates.aggregate_list())
+        self.told(|_| Ok(self.aggregates.aggregate_list()))
     }
 
     fn aggregate_show(&self, request: &Named) -> Result<AggregateInfo, AdminError> {
-        self.aggregates.aggregate(&request.name)
+        self.told(|_| self.aggregates.aggregate(&request.name))
     }
 
     fn aggregate_map(&self, request: &MapShow) -> Result<AggregateMap, AdminError> {

@@ -7,6 +7,7 @@ use crate::aggregates::Aggregates;
 use crate::checks::{CheckTable, Checks};
 use crate::disk_administration::DiskAdministration;
 use crate::disks::deleted::DeletedAggregates;
+use crate::disks::names::DiskNames;
 use crate::disks::table::DiskTable;
 use crate::events::Events;
 use crate::jobs::Jobs;
@@ -59,6 +60,8 @@ pub struct Parts {
     pub event_file: Arc<dyn StateFile>,
     /// Keeps which aggregates were deleted.
     pub deleted_file: Arc<dyn StateFile>,
+    /// Keeps the short names of disks.
+    pub name_file: Arc<dyn StateFile>,
 }
 
 /// See the module.
@@ -84,8 +87,8 @@ impl Management {
         let Parts { name, memory_bytes, clock, entropy, engine, .. } = parts;
         let (waits, watch, journals, process) =
             (parts.waits, parts.watch, parts.journals, parts.process);
-        let deleted = DeletedAggregates::of(parts.deleted_file);
-        let disks = Arc::new(DiskTable::new((parts.disks, deleted), watch, waits.clone()));
+        let kept = (DeletedAggregates::of(parts.deleted_file), DiskNames::of(parts.name_file));
+        let disks = Arc::new(DiskTable::new(parts.disks, kept, watch, waits.clone()));
         let node = Arc::new(Node::new(engine, clock, parts.front_ends, waits));
         let registry = Arc::new(Registry::new());
         let aggregates = Arc::new(Aggregates::new(Arc::clone(&node), Arc::clone(&disks)));
@@ -155,6 +158,7 @@ impl Management {
         self.events.note_start();
         self.recovery.resume_deletions();
         self.recovery.open_aggregates();
+        self.aggregates.name_disks();
         self.jobs.look();
         self.events.look(&self.status, &self.jobs);
     }
@@ -169,6 +173,8 @@ impl Management {
         self.events.look_without_file(&self.status, &self.jobs);
         self.recovery.resume_deletions();
         self.recovery.bring_back();
+        self.aggregates.name_disks();
+        self.aggregates.number_labels();
         self.jobs.look();
         self.events.look(&self.status, &self.jobs);
     }

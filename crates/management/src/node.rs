@@ -22,10 +22,21 @@ pub(crate) struct Seen {
     pub kind: Option<RaidKind>,
     /// The names of all disks that carry its label.
     pub disks: Vec<String>,
+    /// Those of them that have a place in it, or wait for one.
+    pub own: Vec<SeenDisk>,
     /// Of these disks, the ones that were replaced: they have no place in it any more.
     pub replaced: Vec<String>,
     /// The disks that have a place in it and were not found.
     pub absent: Vec<AbsentDisk>,
+}
+
+/// A disk of an aggregate, as its label tells of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct SeenDisk {
+    pub identity: DiskUuid,
+    pub name: String,
+    /// The number in its short name.
+    pub number: Option<u32>,
 }
 
 /// A disk that has a place in an aggregate and was not found.

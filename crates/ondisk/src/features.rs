@@ -148,6 +148,15 @@ pub const LOG_ON_DISKS: Feature = Feature {
     date: "2026-11",
     meaning: "the disks have a place for the log behind their data",
 };
+/// The disk has a short name. A build that lacks the feature gives it none and keeps the number.
+pub const DISK_NUMBERS: Feature = Feature {
+    scope: FeatureScope::Disk,
+    class: FeatureClass::Compatible,
+    bit: 0,
+    name: "disk-numbers",
+    date: "2026-11",
+    meaning: "the label has the number in the disk's short name",
+};
 /// Blocks were moved.
 pub const MOVED_BLOCKS: Feature = Feature {
     scope: FeatureScope::Volume,
@@ -187,6 +196,7 @@ pub const FEATURES: &[Feature] = &[
     LOG_COPIES,
     OFFLINE,
     LOG_ON_DISKS,
+    DISK_NUMBERS,
 ];
 
 /// The features of a class that this build has.

@@ -20,8 +20,8 @@
 
 use crate::damage::Damage;
 use crate::features::{
-    DOUBLE_PARITY, FeatureScope, FeatureSet, LOG_COPIES, LOG_ON_DISKS, REMOVED_GROUPS,
-    TRIPLE_PARITY,
+    DISK_NUMBERS, DOUBLE_PARITY, FeatureScope, FeatureSet, LOG_COPIES, LOG_ON_DISKS,
+    REMOVED_GROUPS, TRIPLE_PARITY,
 };
 use crate::identity::crc32c_of_bytes;
 use crate::log_copies::LogCopies;
@@ -291,8 +291,13 @@ pub struct DiskLabel {
     /// Regions behind the data area in which a copy of the log may be; equal in all disks of a
     /// group, 0 where the log is elsewhere.
     pub log_regions: U64,
+    /// The number in the short name that the disk's node gave it: 3 of `d3`. 0 if it has none.
+    pub short_number: U32,
+    /// The disk that got the number. A label that was made from another disk's has the number of
+    /// that one, which is not its own.
+    pub numbered_disk: DiskUuid,
     /// Zero.
-    pub reserved_f: [u8; 2608],
+    pub reserved_f: [u8; 2588],
 }
 
 const _: () = {
@@ -309,6 +314,7 @@ const _: () = {
     assert!(offset_of!(DiskLabel, features) == 1216);
     assert!(offset_of!(DiskLabel, log_copies) == 1432);
     assert!(offset_of!(DiskLabel, log_regions) == 1480);
+    assert!(offset_of!(DiskLabel, short_number) == 1488);
 };
 
 impl DiskLabel {
@@ -379,6 +385,9 @@ impl DiskLabel {
         }
         if self.log_regions.get() != 0 {
             features.set(&LOG_ON_DISKS);
+        }
+        if self.short_number.get() != 0 {
+            features.set(&DISK_NUMBERS);
         }
         features
     }
@@ -605,6 +614,25 @@ impl DiskLabel {
         self.write_errors = U32::ZERO;
         self.checksum_errors = U32::ZERO;
         self.sickness = U32::ZERO;
+    }
+
+    /// The number in the disk's short name, if it has one.
+    #[must_use]
+    pub fn number(&self) -> Option<u32> {
+        let is_its = self.numbered_disk == self.disk && self.short_number.get() != 0;
+        is_its.then(|| self.short_number.get())
+    }
+
+    /// Sets the number in the disk's short name.
+    pub fn set_number(&mut self, number: u32) {
+        self.short_number = U32::new(number);
+        self.numbered_disk = self.disk;
+    }
+
+    /// Takes the number of the disk's own label, which this one is to replace.
+    pub const fn keep_number(&mut self, own: &Self) {
+        self.short_number = own.short_number;
+        self.numbered_disk = own.numbered_disk;
     }
 
     /// Whether a group was removed.

@@ -58,7 +58,7 @@ fn structures() -> BTreeMap<String, Layout> {
             medium_unit_bytes, members, rebuilding, reserved_d, rebuilt_regions, bases, scrub,
             read_errors, write_errors, checksum_errors, sickness, reserved_c, replacement,
             trusted_cp, away, settled, removed_blocks, removed, features, log_copies, log_regions,
-            reserved_f
+            short_number, numbered_disk, reserved_f
         },
         features::FeatureSet { compatible, read_only_compatible, incompatible, names },
         features::FeatureName { class, bit, name },

@@ -246,6 +246,8 @@ rules! {
         "that a volume is offline is not written"
     DeletionUnnoted "deletion-unnoted"
         "the labels of an aggregate are erased before it is noted that it is deleted"
+    DiskNameUnnoted "disk-name-unnoted"
+        "the short name of a disk is shown and not kept"
     SealUnchecked "seal-unchecked"
         "a handle is taken from a client without a look at its code"
     VerifierKept "verifier-kept"

@@ -14,6 +14,7 @@ use crate::status::Status;
 use media::Zeroing;
 use ondisk::log_copies::LogCopies;
 use platform::{Disk, DiskError};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{DiskUuid, Timestamp};
 
@@ -114,6 +115,10 @@ pub trait DiskAdministration: Send + Sync {
     /// Forgets the errors of a disk in use: it is not sick any more. Answers when its label says
     /// so.
     fn clear_errors(&self, place: DiskPlace, done: ReplaceDone);
+
+    /// Has the labels of disks keep the numbers in their short names. Answers when they do. A disk
+    /// that is being filled may have to be asked for again.
+    fn number_disks(&self, numbers: &BTreeMap<DiskUuid, u32>, done: SyncDone);
 
     /// Forgets a disk that was replaced for being sick; false if there is none of that name.
     fn forget_retired(&self, name: &str) -> bool;

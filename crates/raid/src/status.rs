@@ -3,6 +3,8 @@
 use crate::io::Counters;
 use crate::membership::{FillingStatus, GroupStatus, RetiredDisk, SpareStatus};
 use crate::patrol::ScrubStatus;
+use std::collections::BTreeMap;
+use units::DiskUuid;
 
 /// All of it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -21,6 +23,8 @@ pub struct Status {
     /// Whether a disk that is being filled waits for a superblock, which the next consistency point
     /// writes to it.
     pub waits_for_superblock: bool,
+    /// The numbers in the short names of disks, as labels have them.
+    pub numbers: BTreeMap<DiskUuid, u32>,
     /// What happened.
     pub counters: Counters,
     /// The last scrub, or the one under way.

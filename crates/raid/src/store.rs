@@ -20,6 +20,7 @@ use media::{Device, Zeroing};
 use ondisk::log_copies::LogCopies;
 use platform::{Disk, DiskError};
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use units::{AggregateUuid, Block, BlockRef, DiskUuid, Pvbn, Timestamp};
 
@@ -246,6 +247,10 @@ impl DiskAdministration for Store {
         self.members.clear_errors(place, done);
     }
 
+    fn number_disks(&self, numbers: &BTreeMap<DiskUuid, u32>, done: SyncDone) {
+        self.members.number_disks(numbers, done);
+    }
+
     fn forget_retired(&self, name: &str) -> bool {
         self.members.forget_retired(name)
     }
@@ -254,6 +259,7 @@ impl DiskAdministration for Store {
         // In this order: one that leaves meanwhile is seen once at least.
         let spares = self.members.spares();
         let mut leaving_disks = self.members.leaving_spares();
+        let numbers = self.members.numbers();
         let report = self.members.report();
         leaving_disks.extend(self.resizing.leaving_disks());
         Status {
@@ -263,6 +269,7 @@ impl DiskAdministration for Store {
             leaving_disks,
             retired: report.retired,
             waits_for_superblock: report.waits_for_superblock,
+            numbers,
             counters: self.io.counters(),
             scrub: self.patrol.status(),
         }

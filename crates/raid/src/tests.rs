@@ -11,6 +11,7 @@ mod growth;
 mod health;
 mod hole;
 pub(crate) mod model;
+mod numbers;
 mod random;
 mod rebuild;
 mod removal;

@@ -49,6 +49,8 @@ const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
 const JOB_FILE: &str = "jobs";
 /// The file of the state directory that keeps which aggregates were deleted.
 const DELETED_FILE: &str = "deleted-aggregates";
+/// In the state directory: the short names of disks.
+const NAME_FILE: &str = "disk-names";
 
 /// The file of the state directory that keeps what has happened.
 const EVENT_FILE: &str = "events";
@@ -146,6 +148,7 @@ pub(crate) fn start(config: &Config, shutdown: &Shutdown) -> Result<Node, AdminE
         job_file: Arc::new(StateFile::new(&config.state_directory, JOB_FILE)),
         event_file: Arc::new(StateFile::new(&config.state_directory, EVENT_FILE)),
         deleted_file: Arc::new(StateFile::new(&config.state_directory, DELETED_FILE)),
+        name_file: Arc::new(StateFile::new(&config.state_directory, NAME_FILE)),
     }));
     management.open_aggregates();
     let watched = Arc::clone(&management);

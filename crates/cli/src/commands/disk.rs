@@ -1,7 +1,7 @@
 //! `stroop disk`, and how other commands name disks.
 //!
-//! Invariants: a disk may be called by its path, by the last part of its path, or by that without
-//! `.img`, as long as that means one disk only.
+//! Invariants: a disk may be called by its short name, by its path, by the last part of its path, or
+//! by that without `.img`, as long as that means one disk only. What is shown for a disk means it.
 
 use super::taking::Losses;
 use crate::arguments::{DiskCommand, Options, SpareCommand};
@@ -177,7 +177,7 @@ fn list(node: &dyn Administration) -> Result<Output, AdminError> {
 
 /// Disks as a table.
 pub(super) fn table(disks: &[DiskInfo]) -> Table {
-    let mut table = Table::new(&[
+    let mut columns = vec![
         ("DISK", Column::Text),
         ("SIZE", Column::Number),
         ("MEDIA", Column::Text),
@@ -187,8 +187,14 @@ pub(super) fn table(disks: &[DiskInfo]) -> Table {
         ("READ", Column::Number),
         ("WRITE", Column::Number),
         ("CKSUM", Column::Number),
-        ("NOTE", Column::Long),
-    ]);
+    ];
+    // Before a disk has a short name, its path is what it is called.
+    let has_paths = disks.iter().any(|disk| path_of(disk) != disk.name);
+    if has_paths {
+        columns.push(("PATH", Column::Text));
+    }
+    columns.push(("NOTE", Column::Long));
+    let mut table = Table::new(&columns);
     let has_groups = disks.iter().any(|disk| disk.group.is_some_and(|group| group > 0));
     let role = |disk: &DiskInfo| match (disk.role, disk.group) {
         (Some(role), Some(group)) if has_groups => format!("{role} {group}"),
@@ -196,7 +202,7 @@ pub(super) fn table(disks: &[DiskInfo]) -> Table {
         (None, _) => "-".to_owned(),
     };
     for disk in disks {
-        table.row([
+        let mut cells = vec![
             disk.name.clone(),
             ByteSize(disk.size_bytes).to_string(),
             disk.media.clone().unwrap_or_else(|| "-".to_owned()),
@@ -206,8 +212,12 @@ pub(super) fn table(disks: &[DiskInfo]) -> Table {
             disk.read_errors.to_string(),
             disk.write_errors.to_string(),
             disk.checksum_errors.to_string(),
-            disk.note.clone().unwrap_or_default(),
-        ]);
+        ];
+        if has_paths {
+            cells.push(disk.path.clone().unwrap_or_else(|| "-".to_owned()));
+        }
+        cells.push(disk.note.clone().unwrap_or_default());
+        table.row(cells);
     }
     table
 }
@@ -230,26 +240,46 @@ pub(super) fn choose(disks: &[DiskInfo], wanted: &str) -> Result<Vec<String>, Ad
     Ok(unused.into_iter().take(number).collect())
 }
 
-pub(super) fn resolve(disks: &[DiskInfo], name: &str) -> Result<String, AdminError> {
-    if disks.iter().any(|disk| disk.name == name) {
-        return Ok(name.to_owned());
-    }
-    let short = |disk: &DiskInfo| {
-        let last = disk.name.rsplit('/').next().unwrap_or_default();
-        last == name || last.strip_suffix(".img") == Some(name)
+/// The disk that is meant; what to call it.
+pub(super) fn resolve(disks: &[DiskInfo], typed: &str) -> Result<String, AdminError> {
+    let is_meant = |disk: &&DiskInfo| {
+        let path = path_of(disk);
+        let last = path.rsplit('/').next().unwrap_or_default();
+        let is_short = last == typed || last.strip_suffix(".img") == Some(typed);
+        disk.name == typed || path == typed || is_short
     };
-    let found: Vec<&DiskInfo> = disks.iter().filter(|disk| short(disk)).collect();
+    let mut found: Vec<&DiskInfo> = Vec::new();
+    for disk in disks.iter().filter(is_meant) {
+        // One that failed may be listed beside its successor of the same path.
+        if !found.iter().any(|other| (&other.name, &other.path) == (&disk.name, &disk.path)) {
+            found.push(disk);
+        }
+    }
     match found.as_slice() {
         [disk] => Ok(disk.name.clone()),
-        [] => Err(AdminError::new(Code::NotFound, "cannot find disk", name)
-            .because("the configuration names no such disk")
+        [] => Err(AdminError::new(Code::NotFound, "cannot find disk", typed)
+            .because("there is no disk of this name, and the configuration names none")
             .try_next("stroop disk list")),
         several => {
-            let names: Vec<&str> = several.iter().map(|disk| disk.name.as_str()).collect();
-            Err(AdminError::usage("cannot tell which disk is", name)
-                .because(names.join("\n"))
+            let titles: Vec<String> = several.iter().map(|disk| title(disk)).collect();
+            Err(AdminError::usage("cannot tell which disk is", typed)
+                .because(titles.join("\n"))
                 .try_next("the whole path"))
         }
+    }
+}
+
+/// Where a disk is, or what it is called if it is not there.
+pub(super) fn path_of(disk: &DiskInfo) -> &str {
+    disk.path.as_deref().unwrap_or(&disk.name)
+}
+
+/// `d3 (/dev/sdb)`.
+fn title(disk: &DiskInfo) -> String {
+    let DiskInfo { name, path, .. } = disk;
+    match path.as_ref().filter(|path| *path != name) {
+        Some(path) => format!("{name} ({path})"),
+        None => name.clone(),
     }
 }
 
@@ -276,5 +306,35 @@ mod tests {
         ] {
             assert_eq!(names(wrong).unwrap_err().code, code, "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_short_name_is_taken_as_long_as_it_means_one_disk() {
+        let mut disks = MemoryAdministration::with_disks(4).disk_list().unwrap();
+        for (disk, name) in disks.iter_mut().zip(["d7", "d1", "d8"]) {
+            disk.path = Some(std::mem::replace(&mut disk.name, name.to_owned()));
+        }
+        // The third is missing.
+        disks[2].path = None;
+        let meant = |typed: &str| resolve(&disks, typed).map_err(|error| error.cause.concat());
+        for (typed, name) in [
+            ("d7", "d7"),
+            ("/disks/d1", "d7"),
+            ("d2", "d1"),
+            ("d8", "d8"),
+            ("d4", "/disks/d4"),
+            ("/disks/d4", "/disks/d4"),
+        ] {
+            assert_eq!(meant(typed).as_deref(), Ok(name), "{typed}");
+        }
+        // The short name of one disk, and what another is called in the configuration.
+        assert_eq!(meant("d1"), Err("d7 (/disks/d1)\nd1 (/disks/d2)".to_owned()));
+        let text = table(&disks).render(true, None);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(
+            lines[0].ends_with("  PATH       NOTE") && lines[1].ends_with("  /disks/d1"),
+            "{text}"
+        );
+        assert!(lines[3].starts_with("d8 ") && lines[3].ends_with("  -"), "{text}");
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! Fails: as the server says of the disk that could not be zeroed.
 
-use super::disk::resolve;
+use super::disk::{path_of, resolve};
 use crate::arguments::Options;
 use crate::confirm::confirm;
 use crate::output::Output;
@@ -55,14 +55,17 @@ pub(super) fn zero(
     disk: &str,
     dry_run: bool,
 ) -> Result<Output, AdminError> {
-    let disk = resolve(&node.disk_list()?, disk)?;
+    let known = node.disk_list()?;
+    let disk = resolve(&known, disk)?;
+    // What it is called once it belongs to nobody.
+    let path = known.iter().find(|one| one.name == disk).map_or(disk.as_str(), path_of).to_owned();
     let plan = node.disk_zero(&DiskZero { disk: disk.clone(), dry_run: true })?;
     if dry_run {
         return super::volume::removal("zero", &plan);
     }
     confirm(terminal, options, "zero disk", &plan)?;
     let done = node.disk_zero(&DiskZero { disk: disk.clone(), dry_run: false })?;
-    let zeroed = wait_for_zeroing(node, terminal, std::slice::from_ref(&disk))?;
+    let zeroed = wait_for_zeroing(node, terminal, &[path])?;
     let failed = zeroed.iter().find(|disk| disk.state != DiskState::Unused);
     if let Some(failed) = failed {
         return Err(not_done("cannot zero disk", failed));
@@ -81,7 +84,9 @@ pub(super) fn wait_for_zeroing(
     let mut has_shown = false;
     loop {
         let mut disks = node.disk_list()?;
-        disks.retain(|disk| names.contains(&disk.name));
+        // A disk may lose its short name meanwhile, or get one.
+        let is_named = |name: &String| names.contains(name);
+        disks.retain(|disk| is_named(&disk.name) || disk.path.as_ref().is_some_and(is_named));
         let under_way = disks.iter().find(|disk| disk.state == DiskState::Zeroing);
         let Some(disk) = under_way else {
             if has_shown {

@@ -230,6 +230,7 @@ fn disk_info(disk: &dyn Disk, aggregate: &str, group: u32, role: DiskRole) -> Di
         read_errors: 0,
         write_errors: 0,
         checksum_errors: 0,
+        path: None,
         sick: false,
     }
 }

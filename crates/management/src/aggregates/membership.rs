@@ -25,7 +25,9 @@ impl Aggregates {
         }
         let outages = self.node.engine.outages();
         self.node.offline.lock().retain_mut(|offline| {
-            offline.seen.disks.retain(|name| disks.iter().all(|disk| disk.name() != name));
+            let is_left = |name: &str| disks.iter().all(|disk| disk.name() != name);
+            offline.seen.disks.retain(|name| is_left(name));
+            offline.seen.own.retain(|disk| is_left(&disk.name));
             let identity = offline.identity;
             let is_left = !offline.seen.disks.is_empty();
             if !is_left && outages.iter().all(|outage| outage.summary.identity != identity) {

@@ -5,6 +5,7 @@
 
 use crate::aggregates::requested::shown_kind;
 use crate::aggregates::room::Aggregates;
+use crate::disks::shown::unnamed;
 use crate::disks::table::role;
 use crate::node::OfflineAggregate;
 use crate::pace::{copied_percent, outlook};
@@ -155,12 +156,12 @@ impl Aggregates {
             (MemberState::Missing, Some(disk)) => (DiskState::Failed, Some(disk.reason.clone())),
             (MemberState::Missing, None) => (DiskState::Missing, Some(missing_note(member))),
         };
-        let unnamed = || format!("({})", member.identity);
         let name = member.name.clone().or_else(|| known.map(|disk| disk.name.clone()));
-        let name = name.unwrap_or_else(unnamed);
+        let name = name.unwrap_or_else(|| unnamed(&member.identity));
         DiskInfo {
             size_bytes: self.disks.held_bytes(&name),
             name,
+            path: None,
             state,
             aggregate: Some(aggregate.to_owned()),
             role: Some(role(member.role)),
@@ -184,7 +185,7 @@ fn forget_names_of_others(disks: &mut [DiskInfo], groups: &[raid::GroupStatus]) 
     let members = groups.iter().flat_map(|group| &group.members);
     for (disk, member) in disks.iter_mut().zip(members) {
         if is_lost(disk) && there.contains(&disk.name) {
-            disk.name = format!("({})", member.identity);
+            disk.name = unnamed(&member.identity);
         }
     }
 }

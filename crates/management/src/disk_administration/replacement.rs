@@ -2,6 +2,7 @@
 
 use crate::aggregates::{Consent, no_spare};
 use crate::disk_administration::room::DiskAdministration;
+use crate::disks::shown::unnamed;
 use crate::pace::{errors_of, more_may_fail};
 use crate::refusals::refusal;
 use admin_api::{AdminError, Code, DiskClear, DiskFail, DiskInfo, DiskReplace, DiskState, Removal};
@@ -44,7 +45,7 @@ impl DiskAdministration {
             self.node.waits.request(FAIL, &wanted.disk, |done| {
                 self.node.engine.fail_disk(&aggregate, place, done)
             })?;
-            tracing::warn!(aggregate, disk = wanted.disk, "an administrator failed a disk");
+            tracing::warn!(aggregate, disk = info.name, "an administrator failed a disk");
         }
         let (object, dry_run) = (wanted.disk.clone(), wanted.dry_run);
         Ok(Removal { object, consequences, freed_bytes: 0, dry_run })
@@ -178,12 +179,12 @@ impl DiskAdministration {
             self.node.waits.request(CLEAR, &wanted.disk, |done| {
                 self.node.engine.clear_errors(&aggregate, place, done)
             })?;
-            tracing::info!(aggregate, disk = wanted.disk, "errors cleared by an administrator");
+            tracing::info!(aggregate, disk = info.name, "errors cleared by an administrator");
         }
         Ok(removal(format!("{} are forgotten", errors_of(&info))))
     }
 
-    /// Where a disk is, by the name that its aggregate shows.
+    /// Where a disk is, by the name that its aggregate shows, or its identity.
     fn place_of(
         &self,
         message: &str,
@@ -193,7 +194,7 @@ impl DiskAdministration {
             for (group, status) in (0..).zip(&summary.status.groups) {
                 for (member, status) in status.members.iter().enumerate() {
                     let info = self.aggregates.member_info(&summary.name, status);
-                    if info.name == name {
+                    if info.name == name || unnamed(&status.identity) == name {
                         return Ok((summary.name, DiskPlace { group, member }, info));
                     }
                 }

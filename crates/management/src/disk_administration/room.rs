@@ -1,6 +1,7 @@
 //! The room of disks as administrators see and change them.
 
 use crate::aggregates::Aggregates;
+use crate::disks::shown::unnamed;
 use crate::disks::table::{DiskTable, role};
 use crate::node::{AbsentDisk, Node, OfflineAggregate};
 use admin_api::{DiskInfo, DiskState};
@@ -99,6 +100,6 @@ fn absent(aggregate: &str, disk: &AbsentDisk) -> DiskInfo {
         role: Some(role(disk.role)),
         group: Some(disk.group),
         note: Some("not found".to_owned()),
-        ..DiskInfo::new(format!("({})", disk.identity), DiskState::Missing)
+        ..DiskInfo::new(unnamed(&disk.identity), DiskState::Missing)
     }
 }

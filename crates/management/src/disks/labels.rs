@@ -3,7 +3,7 @@
 //! Invariants: nothing is written, and nothing decided: a candidate says what is there.
 
 use crate::disks::table::Content;
-use crate::node::{AbsentDisk, Seen};
+use crate::node::{AbsentDisk, Seen, SeenDisk};
 use admin_api::{AdminError, Code};
 use media::MediaError;
 use ondisk::label::{DiskLabel, DiskRole};
@@ -136,6 +136,12 @@ impl Candidate {
         self.cut_off.is_empty() && groups.as_ref().is_some_and(are_whole)
     }
 
+    fn seen_disk(&self, identity: DiskUuid, name: String) -> SeenDisk {
+        let mut labels = self.labels.iter();
+        let number = labels.find(|label| label.disk == identity).and_then(DiskLabel::number);
+        SeenDisk { identity, name, number }
+    }
+
     /// What its disks say.
     pub(crate) fn seen(&self) -> Seen {
         let groups = GroupList::of(&self.labels);
@@ -162,11 +168,14 @@ impl Candidate {
         });
         let labelled = self.labels.iter().filter(|label| !has_place(label));
         let strangers: BTreeSet<DiskUuid> = labelled.map(|label| label.disk).collect();
-        let replaced = self.disks.iter().filter(|(identity, _)| strangers.contains(identity));
+        let (replaced, own): (Vec<_>, Vec<_>) =
+            self.disks.iter().partition(|(identity, _)| strangers.contains(identity));
+        let name_of = |(_, disk): &(DiskUuid, Arc<dyn Disk>)| disk.name().to_owned();
         Seen {
             kind: self.labels.iter().find_map(DiskLabel::kind),
             disks: self.names().into_iter().chain(self.cut_off.clone()).collect(),
-            replaced: replaced.map(|(_, disk)| disk.name().to_owned()).collect(),
+            own: own.into_iter().map(|disk| self.seen_disk(disk.0, name_of(disk))).collect(),
+            replaced: replaced.into_iter().map(name_of).collect(),
             absent: absent.collect(),
         }
     }

@@ -7,7 +7,9 @@
 pub(crate) mod deleted;
 pub(crate) mod labels;
 pub(crate) mod locating;
+pub(crate) mod names;
 mod owner;
+pub(crate) mod shown;
 pub(crate) mod table;
 pub(crate) mod upkeep;
 

@@ -10,6 +10,7 @@
 
 use crate::disks::deleted::{Deleted, DeletedAggregates};
 use crate::disks::locating::Locating;
+use crate::disks::names::DiskNames;
 use crate::disks::upkeep::Upkeep;
 use crate::patience::Patience;
 use crate::ports::{DiskSource, Light};
@@ -49,6 +50,8 @@ pub(crate) struct DiskTable {
     waits: Waits,
     /// Aggregates whose labels count for nothing.
     pub(crate) deleted: DeletedAggregates,
+    /// The short names of disks.
+    pub(crate) short_names: DiskNames,
     /// Those of aggregates in service, by name.
     held: Mutex<BTreeMap<String, Held>>,
     /// Those to which something is done.
@@ -60,12 +63,13 @@ pub(crate) struct DiskTable {
 impl DiskTable {
     /// The disks of a source, opened under `watch`.
     pub(crate) fn new(
-        (source, deleted): (Arc<dyn DiskSource>, DeletedAggregates),
+        source: Arc<dyn DiskSource>,
+        (deleted, short_names): (DeletedAggregates, DiskNames),
         watch: Arc<Watch>,
         waits: Waits,
     ) -> Self {
         let (held, upkeep, locating) = (Mutex::default(), Upkeep::default(), Locating::default());
-        Self { source, watch, waits, deleted, held, upkeep, locating }
+        Self { source, watch, waits, deleted, short_names, held, upkeep, locating }
     }
 
     /// What the requests of a disk came to.
@@ -258,6 +262,7 @@ impl DiskTable {
         let note = (!notes.is_empty()).then(|| notes.join("; "));
         Some(DiskInfo {
             name: name.to_owned(),
+            path: None,
             size_bytes: disk.as_ref().map_or(0, bytes),
             media: media.map(|media| media.to_string()),
             state,
@@ -379,7 +384,8 @@ mod tests {
         let waits = Waits::driving(Arc::new(Source(world.clone())));
         let watch = Watch::new(Arc::new(world.clone()), u64::MAX);
         let deleted = DeletedAggregates::of(Arc::new(File::default()));
-        DiskTable::new((Arc::new(Source(world.clone())), deleted), watch, waits)
+        let kept = (deleted, DiskNames::of(Arc::new(File::default())));
+        DiskTable::new(Arc::new(Source(world.clone())), kept, watch, waits)
     }
 
     fn table() -> (DiskTable, Arc<dyn Disk>) {

@@ -1,13 +1,15 @@
 //! The disks of the aggregates as they were at the last look, and what has happened to them since.
 //!
 //! Invariants:
-//! - A disk is known by its aggregate and its identity, whatever name it has at this start.
+//! - A disk is known by its aggregate and its identity, whatever path it has at this start; it is
+//!   told by its short name, if it has one.
 //! - Each change is told once, also if the server was restarted in between.
 //! - Of an aggregate that could not be opened nobody can tell: its disks stay as they were known.
 //! - Errors of one disk are told once in [`ERRORS_REST_NANOSECONDS`], with their number since.
 //!
 //! Fails: never; of more than [`DISKS_MAX`] disks the aggregates that are last are not followed.
 
+use crate::disks::shown::unnamed;
 use crate::events::ring::Happening;
 use crate::pace::more_may_fail;
 use admin_api::EventSeverity;
@@ -66,6 +68,8 @@ pub(crate) struct Sight<'a> {
     pub identity: AggregateUuid,
     pub name: &'a str,
     pub status: &'a raid::Status,
+    /// The short name of a disk, if it has one.
+    pub short_name: &'a dyn Fn(&DiskUuid) -> Option<String>,
 }
 
 /// See the module.
@@ -137,6 +141,12 @@ impl Look<'_> {
         self.happened.push(happening);
     }
 
+    /// What a disk is called that is, or was, called `name` inside. At this start `name` may be
+    /// another disk's.
+    fn called(&self, identity: &DiskUuid, name: &str) -> String {
+        (self.sight.short_name)(identity).unwrap_or_else(|| name.to_owned())
+    }
+
     fn known(&self, identity: DiskUuid) -> Option<KnownDisk> {
         let mut known = self.known.iter().filter(|known| known.place != Place::Spare);
         known.find(|known| known.identity == identity).map(|known| (*known).clone())
@@ -159,20 +169,21 @@ impl Look<'_> {
         let before = self.known(member.identity);
         let known_name = || before.as_ref().map(|known| known.disk.clone());
         let name = member.name.clone().or_else(known_name);
-        let name = name.unwrap_or_else(|| format!("({})", member.identity));
+        let name = name.unwrap_or_else(|| unnamed(&member.identity));
+        let called = self.called(&member.identity, &name);
         let presence = presence_of(member);
         if before.is_none() {
-            self.replaced(place, &name, presence);
+            self.replaced(place, &called, presence);
         }
         let was = before.as_ref().map_or(Presence::Whole, |known| known.presence);
-        self.changed(&name, (was, presence), (member, group));
+        self.changed(&called, (was, presence), (member, group));
         let was_sick = before.as_ref().is_some_and(|known| known.is_sick);
         let is_sick = match presence.is_there() {
             true => member.sickness.is_some(),
             false => was_sick,
         };
-        self.health(&name, (was_sick, is_sick), member);
-        let (told, told_nanoseconds) = self.errors(&name, before.as_ref(), member);
+        self.health(&called, (was_sick, is_sick), member);
+        let (told, told_nanoseconds) = self.errors(&called, before.as_ref(), member);
         KnownDisk {
             aggregate: self.sight.identity,
             owner: self.sight.name.to_owned(),
@@ -197,7 +208,8 @@ impl Look<'_> {
         };
         let Place::Member { group, .. } = place else { return };
         let cause = format!("{name} has its place in group {group} of aggregate {owner}{filled}");
-        let told = Happening::new(EventSeverity::Info, "DISK_REPLACED", &old.disk, cause);
+        let old = self.called(&old.identity, &old.disk);
+        let told = Happening::new(EventSeverity::Info, "DISK_REPLACED", old, cause);
         self.tell(told);
     }
 
@@ -337,17 +349,18 @@ impl Look<'_> {
                 one.identity == known.identity || one.disk == name && one.presence.is_there()
             });
             let (owner, left) = (sight.name, listed.len());
+            let called = self.called(&known.identity, name);
             let told = if has_place || filled(name) {
                 let cause = format!(
                     "aggregate {owner} uses it in the place of a disk that is lost, sick or \
                      replaced; spares left: {left}"
                 );
-                let told = Happening::new(EventSeverity::Warning, "SPARE_TAKEN", name, cause);
+                let told = Happening::new(EventSeverity::Warning, "SPARE_TAKEN", called, cause);
                 told.next(format!("stroop disk spare add DISK --aggr {owner}"))
             } else {
                 let cause =
                     format!("it is no spare of aggregate {owner} any more, and has no place");
-                Happening::new(EventSeverity::Warning, "SPARE_GONE", name, cause)
+                Happening::new(EventSeverity::Warning, "SPARE_GONE", called, cause)
                     .next("stroop disk list")
             };
             self.tell(told);

@@ -22,7 +22,7 @@ use admin_api::{
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use units::{AggregateUuid, ByteSize};
+use units::{AggregateUuid, ByteSize, DiskUuid};
 
 const STARTED: &str = "SERVER_STARTED";
 const STOPPED: &str = "SERVER_STOPPED";
@@ -132,12 +132,14 @@ impl Events {
             self.node.offline.lock().iter().map(|one| one.identity).collect();
         let (summaries, outages) = self.node.engine.summaries_and_outages();
         let (aggregates, volumes, checks) = status.look();
+        let short_name = |disk: &DiskUuid| self.recovery.disks.short_names.name(disk);
         let in_sight = summaries.iter().chain(outages.iter().map(|outage| &outage.summary));
         let sights: Vec<Sight<'_>> = in_sight
             .map(|summary| Sight {
                 identity: summary.identity,
                 name: &summary.name,
                 status: &summary.status,
+                short_name: &short_name,
             })
             .collect();
         let mut happened = self.opened();

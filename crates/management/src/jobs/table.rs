@@ -130,6 +130,11 @@ impl Table {
             let at = self.position_of(work).or_else(|| self.begin(work, now));
             let Some(job) = at.and_then(|at| self.jobs.get_mut(at)) else { continue };
             told.insert(job.number);
+            if job.key.subject != work.key.subject {
+                // Its disk has a short name by now.
+                job.key.subject = work.key.subject.clone();
+                has_changed = true;
+            }
             let was_over = job.state.is_over();
             has_changed |= take_in(job, work, now);
             if job.state.is_over() && !was_over {

@@ -34,7 +34,11 @@ impl Look {
         let mut works = Vec::new();
         for summary in &summaries {
             works.extend(scrubbing(summary, &summary.status.scrub));
-            works.extend(summary.status.fillings.iter().map(|one| filling(summary, one)));
+            let of_disks = summary.status.fillings.iter();
+            works.extend(of_disks.map(|one| {
+                let called = aggregates.disks.short_names.name(&one.identity);
+                filling(summary, one, called)
+            }));
             let aggregate = engine.aggregate_named(&summary.name);
             let leaving = aggregate.as_ref().and_then(|aggregate| aggregate.evacuation());
             works.extend(leaving.map(|leaving| evacuation(summary, leaving)));
@@ -159,14 +163,16 @@ fn scrubbing(aggregate: &AggregateSummary, scrub: &ScrubStatus) -> Option<Work> 
     Some(Work { going, limit, began, ..running(key, scrub.read_blocks, scrub.blocks) })
 }
 
-fn filling(aggregate: &AggregateSummary, filling: &FillingStatus) -> Work {
+/// A job is kept for long: it has the short name of its disk, if there is one.
+fn filling(aggregate: &AggregateSummary, filling: &FillingStatus, called: Option<String>) -> Work {
     let kind = match filling.way {
         FillingWay::Anew => JobKind::Rebuild,
         FillingWay::Resync => JobKind::Resync,
         FillingWay::Copy => JobKind::Replacement,
     };
     let blocks = |regions: u64| regions.saturating_mul(REGION_BLOCKS as u64);
-    let mut key = key(kind, aggregate, Subject::Disk(filling.disk.clone()));
+    let called = called.unwrap_or_else(|| filling.disk.clone());
+    let mut key = key(kind, aggregate, Subject::Disk(called));
     key.identities.disk = Some(filling.identity);
     let going = if filling.is_held { Going::Held } else { Going::Unheld };
     let limit = Limit { rate: filling.rate, is_kept: false };

@@ -19,6 +19,7 @@
 //! | `VOLUME_DAMAGED` | files of a volume are quarantined, or their blocks stay in use; or all of it is read-only |
 //! | `MOUNT_MISSING` | a mount on this machine is to be there, and is not |
 //! | `DELETIONS_UNREADABLE` | the list of deleted aggregates cannot be read, or not all of it |
+//! | `DISK_NAMES_UNREADABLE` | the short names of disks cannot be read |
 //! | `AUDIT_FAILED` | changes that administrators make are not recorded |
 //! | `FEATURE_LACKING` | a newer build wrote a volume, and this build lacks a feature of it |
 //!
@@ -399,6 +400,20 @@ pub(crate) fn check_mount_record(failure: &str) -> HealthCheck {
         now: Vec::new(),
         message: format!("{failure}. No mount is made again, and none can be made or ended"),
         action: "mend the file or move it away, and start the server again".to_owned(),
+    }
+}
+
+/// The check of short names that cannot be read.
+pub(crate) fn check_disk_names(failure: &str) -> HealthCheck {
+    HealthCheck {
+        code: "DISK_NAMES_UNREADABLE".to_owned(),
+        severity: Severity::Warning,
+        object: "short names of disks".to_owned(),
+        now: Vec::new(),
+        message: format!("{failure}. Disks are shown by their paths, and no disk gets a name"),
+        action: "mend the file 'disk-names' in the state directory, and start the server again; \
+                 if it is moved away, disks that are missing are named anew"
+            .to_owned(),
     }
 }
 

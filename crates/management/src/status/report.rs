@@ -3,10 +3,11 @@
 //! Invariants: metrics of space, health and the like are set when somebody asks for them, out of
 //! the same numbers that status shows; nothing is counted in the background for them.
 
+use crate::disks::shown::Told as _;
 use crate::node::OfflineAggregate;
 use crate::status::health::{
-    check_aggregate, check_audit, check_damage, check_deletions, check_left_out, check_mount,
-    check_mount_record, check_name, check_offline, check_outage, check_volume,
+    check_aggregate, check_audit, check_damage, check_deletions, check_disk_names, check_left_out,
+    check_mount, check_mount_record, check_name, check_offline, check_outage, check_volume,
 };
 use crate::status::measures::Found;
 use crate::status::room::Status;
@@ -144,6 +145,8 @@ impl Status {
         checks.extend(record.as_deref().map(check_mount_record));
         checks.extend(self.disks.deleted.trouble().as_deref().map(check_deletions));
         checks.extend(self.process.audit_failure().as_ref().map(check_audit));
+        checks.extend(self.disks.short_names.failure().map(check_disk_names));
+        checks.tell(&self.aggregates.shown());
         checks
     }
 

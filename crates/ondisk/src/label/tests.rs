@@ -49,6 +49,19 @@ fn media_are_recorded_and_labels_of_earlier_versions_have_none() {
 }
 
 #[test]
+fn a_number_is_that_of_the_disk_which_got_it() {
+    let mut label = example();
+    assert_eq!(label.number(), None);
+    label.set_number(7);
+    let read = DiskLabel::from_block(&label.to_block()).unwrap();
+    assert_eq!((read.number(), read.features.to_string().as_str()), (Some(7), "disk-numbers"));
+    // Builds that lack the feature make labels of other disks from this one.
+    label.disk = DiskUuid([3; 16]);
+    label.disk_index = U16::new(2);
+    assert_eq!(DiskLabel::from_block(&label.to_block()).unwrap().number(), None);
+}
+
+#[test]
 fn removed_groups_are_remembered() {
     let mut label = example();
     label.groups_count = U32::new(GROUPS_MAX);

@@ -132,6 +132,7 @@ impl Members {
             // It was being filled when the disk failed whose place it has now.
             let mut place = place.clone();
             (place.rebuilt_regions, place.sequence) = (label.rebuilt_regions, label.sequence);
+            place.keep_number(label);
             *label = place;
         }
         let told = disks.told();

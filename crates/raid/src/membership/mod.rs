@@ -20,6 +20,7 @@ mod group_state;
 mod label;
 mod log_places;
 mod lost;
+mod numbers;
 mod removal;
 mod replacement;
 mod replacing;

@@ -117,6 +117,7 @@ impl Members {
         let (members, device) = (Arc::clone(self), Arc::clone(&task.device));
         let change = |own: &mut DiskLabel| {
             label.sequence = own.sequence;
+            label.keep_number(own);
             *own = label;
             self.tell_label(group, member, own);
             own.replacement = DiskUuid::NIL;

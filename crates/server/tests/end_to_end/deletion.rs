@@ -9,7 +9,10 @@ use std::fs;
 /// The state of a disk in the list, and its note.
 fn disk(place: &Place, name: &str) -> (String, String) {
     let list = place.json(&["disk", "list"])["records"].as_array().unwrap().clone();
-    let found = list.into_iter().find(|disk| disk["name"].as_str().unwrap().contains(name));
+    let is_it = |disk: &serde_json::Value| {
+        disk["path"].as_str().is_some_and(|path| path.ends_with(&format!("/{name}.img")))
+    };
+    let found = list.into_iter().find(|disk| is_it(disk));
     let found = found.unwrap();
     let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
     (text("state"), text("note"))

@@ -46,22 +46,22 @@ fn what_happens_to_disks_is_told_and_outlives_restarts() {
     assert_eq!((&started["severity"], &started["sequence"]), (&"info".into(), &1.into()));
     fs::rename(place.disk(2), place.path("away")).unwrap();
     let _ = place.stroop(&["snapshot", "create", "home@one"]);
-    let missing = expect(&place, ("DISK_MISSING", "d2.img", "warning"));
+    let missing = expect(&place, ("DISK_MISSING", "d2", "warning"));
     assert!(words(&missing, "cause").contains("0 more disks may fail"), "{missing}");
     assert!(words(&missing, "next").contains("stroop disk replace"), "{missing}");
     expect(&place, ("AGGR_DEGRADED", "a1", "warning"));
     fs::rename(place.path("away"), place.disk(2)).unwrap();
-    expect(&place, ("DISK_RETURNED", "d2.img", "info"));
+    expect(&place, ("DISK_RETURNED", "d2", "info"));
     expect(&place, ("AGGR_DEGRADED_CLEARED", "a1", "info"));
     place.ok(&["disk", "fail", "d3", "--yes"]);
-    expect(&place, ("DISK_FAILED", "d3.img", "warning"));
-    expect(&place, ("SPARE_TAKEN", "d5.img", "warning"));
-    expect(&place, ("DISK_REPLACED", "d3.img", "info"));
+    expect(&place, ("DISK_FAILED", "d3", "warning"));
+    expect(&place, ("SPARE_TAKEN", "d5", "warning"));
+    expect(&place, ("DISK_REPLACED", "d3", "info"));
     while !place.check_codes().is_empty() {}
     place.ok(&["disk", "replace", "d4", "d6"]);
-    expect(&place, ("REPLACEMENT_STARTED", "d6.img", "info"));
-    expect(&place, ("REPLACEMENT_ENDED", "d6.img", "info"));
-    expect(&place, ("DISK_REPLACED", "d4.img", "info"));
+    expect(&place, ("REPLACEMENT_STARTED", "d6", "info"));
+    expect(&place, ("REPLACEMENT_ENDED", "d6", "info"));
+    expect(&place, ("DISK_REPLACED", "d4", "info"));
     place.ok(&["scrub", "start", "a1"]);
     let scrubbed = expect(&place, ("SCRUB_ENDED", "a1", "info"));
     assert!(words(&scrubbed, "cause").contains("0 could not be repaired"), "{scrubbed}");
@@ -94,12 +94,12 @@ fn a_disk_that_left_while_the_server_was_down_is_told_once() {
     fs::rename(place.disk(3), place.path("away")).unwrap();
     for _ in 0..2 {
         let server = place.serve();
-        expect(&place, ("DISK_MISSING", "d3.img", "warning"));
+        expect(&place, ("DISK_MISSING", "d3", "warning"));
         server.stop();
     }
     fs::rename(place.path("away"), place.disk(3)).unwrap();
     let server = place.serve();
-    expect(&place, ("DISK_RETURNED", "d3.img", "info"));
+    expect(&place, ("DISK_RETURNED", "d3", "info"));
     let told = events(&place);
     let told = told.iter().filter(|event| words(event, "code") == "DISK_MISSING");
     assert_eq!(told.count(), 1);
@@ -149,14 +149,14 @@ fn a_disk_that_rots_is_told() {
     let server = place.serve();
     let (mut client, root) = connect(&place);
     check(&mut client, &root, &model);
-    let errors = expect(&place, ("DISK_ERRORS", "d2.img", "warning"));
+    let errors = expect(&place, ("DISK_ERRORS", "d2", "warning"));
     assert!(words(&errors, "cause").contains("were made good from parity"), "{errors}");
-    expect(&place, ("DISK_SICK", "d2.img", "warning"));
+    expect(&place, ("DISK_SICK", "d2", "warning"));
     place.ok(&["scrub", "start", "a1"]);
     let scrubbed = expect(&place, ("SCRUB_ENDED", "a1", "warning"));
     assert!(words(&scrubbed, "next").contains("stroop scrub status a1"), "{scrubbed}");
     place.ok(&["disk", "clear", "d2"]);
-    expect(&place, ("DISK_SICK_CLEARED", "d2.img", "info"));
+    expect(&place, ("DISK_SICK_CLEARED", "d2", "info"));
     server.stop();
 }
 

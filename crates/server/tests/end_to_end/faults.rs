@@ -65,7 +65,7 @@ fn check_rot(choose: impl Fn(usize) -> usize) {
 
 /// What is counted of a disk.
 fn checksum_errors(place: &Place, number: usize) -> u64 {
-    place.json(&["disk", "list"])["records"][number - 1]["checksum_errors"].as_u64().unwrap()
+    place.disk_info(number)["checksum_errors"].as_u64().unwrap()
 }
 
 /// It is copied while it is used, loses its place, and is reported until somebody took note.
@@ -80,13 +80,13 @@ fn a_sick_disk_is_copied_to_a_spare() {
     let server = place.serve();
     let (mut client, root) = connect(&place);
     check(&mut client, &root, &model);
-    let role = |number: usize| place.json(&["disk", "list"])["records"][number - 1]["role"].clone();
+    let role = |number: usize| place.disk_info(number)["role"].clone();
     while role(2) != serde_json::Value::Null {
         assert_eq!(place.json(&["aggr", "show", "a1"])["state"], "online");
     }
     assert_eq!(role(5), "data");
     // Nobody's, though what it held is still on it.
-    let former = place.json(&["disk", "list"])["records"][1].clone();
+    let former = place.disk_info(2);
     assert_eq!(former["aggregate"], serde_json::Value::Null, "{former}");
     assert_eq!(place.check_codes(), ["DISK_SICK"]);
     let status = place.json(&["status"]);
@@ -131,7 +131,7 @@ fn a_disk_that_was_cut_off_is_done_without() {
     assert_eq!(output.status.code(), Some(8));
     let status = place.json(&["status"]);
     let message = status["checks"][0]["message"].as_str().unwrap();
-    assert!(message.contains("d3.img") && message.contains("cut off"), "{message}");
+    assert!(message.contains("without d3 (") && message.contains("cut off"), "{message}");
     let (mut client, root) = connect(&place);
     check(&mut client, &directory, &model);
     let second = client.make_directory(&root, "degraded").unwrap();
@@ -238,7 +238,7 @@ fn an_aggregate_that_lost_a_disk_too_many_comes_back_with_it() {
         let failing = &status["checks"][0];
         let (message, action) = (&failing["message"], failing["action"].as_str().unwrap());
         let message = message.as_str().unwrap();
-        assert!(message.contains("d1.img") && message.contains("d3.img is gone"), "{message}");
+        assert!(message.contains("d1 (") && message.contains("d3 is gone"), "{message}");
         assert!(action.contains("comes back by itself"), "{action}");
         assert_eq!(place.stroop(&["status", "--check"]).status.code(), Some(8));
         assert_eq!(place.json(&["aggr", "show", "a1"])["state"], "OFFLINE");
@@ -443,20 +443,19 @@ fn spares_take_places_by_themselves() {
     let (mut client, root) = connect(&place);
     let model = fill(&mut client, &root, 1);
     place.ok(&["disk", "spare", "add", "d6"]);
-    let disks = place.json(&["disk", "list"]);
-    let role = |disks: &serde_json::Value, at: usize| disks["records"][at]["role"].clone();
-    assert_eq!(role(&disks, 5), "spare");
+    let role = |number: usize| place.disk_info(number)["role"].clone();
+    assert_eq!(role(6), "spare");
     place.ok(&["disk", "fail", "d2", "--yes"]);
     while !place.check_codes().is_empty() {}
-    assert_eq!(role(&place.json(&["disk", "list"]), 5), "parity");
+    assert_eq!(role(6), "parity");
     check(&mut client, &root, &model);
     // One that works is copied: nothing is degraded meanwhile.
     place.ok(&["disk", "replace", "d4", "d7"]);
     // Its label is erased then; what else is on it nobody knows any more.
-    while !place.json(&["disk", "list"])["records"][3]["aggregate"].is_null() {
+    while !place.disk_info(4)["aggregate"].is_null() {
         assert!(place.check_codes().is_empty());
     }
-    assert_eq!(role(&place.json(&["disk", "list"]), 6), "data");
+    assert_eq!(role(7), "data");
     check(&mut client, &root, &model);
     server.stop();
 }

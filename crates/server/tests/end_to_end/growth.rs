@@ -17,7 +17,7 @@ fn size_bytes(place: &Place) -> u64 {
 fn disks_of(place: &Place, group: u64) -> Vec<String> {
     let disks = place.json(&["aggr", "show", "a1"])["disks"].clone();
     let disks = disks.as_array().unwrap().iter().filter(|disk| disk["group"] == group);
-    disks.map(|disk| disk["name"].as_str().unwrap().to_owned()).collect()
+    disks.map(|disk| disk["path"].as_str().unwrap().to_owned()).collect()
 }
 
 /// The areas are those of the groups, and what was written is in metrics.

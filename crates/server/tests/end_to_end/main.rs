@@ -8,6 +8,7 @@ mod check;
 mod check_out_of_service;
 mod command_line;
 mod deletion;
+mod disk_names;
 mod events;
 mod faults;
 mod features;

@@ -109,6 +109,13 @@ impl Place {
         self.path(&format!("state/disks/d{number}.img"))
     }
 
+    /// What the list of disks says of a disk.
+    pub fn disk_info(&self, number: usize) -> serde_json::Value {
+        let (list, path) = (self.json(&["disk", "list"]), self.disk(number).display().to_string());
+        let mut disks = list["records"].as_array().unwrap().iter();
+        disks.find(|disk| disk["path"] == path.as_str()).unwrap().clone()
+    }
+
     pub fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_stroop"));
         command.env_remove("STROOP_SOCKET").env("STROOP_CONFIG", self.path("stroop.toml"));

@@ -58,7 +58,7 @@ fn regression_a_disk_of_an_aggregate_in_an_outage_is_not_taken_unasked() {
         let error = place.refused(&[words, &["--force"]].concat(), 2);
         assert!(error.contains(name) && error.contains("a1 comes back degraded, or is lost"));
     }
-    let zeroed = place.json(&["disk", "list"])["records"][1].clone();
+    let zeroed = place.disk_info(2);
     assert_eq!(zeroed["aggregate"], "a1", "{zeroed}");
     bring_back(&place, &[1, 3]);
     let (mut client, root) = connect(&place);
@@ -66,7 +66,7 @@ fn regression_a_disk_of_an_aggregate_in_an_outage_is_not_taken_unasked() {
     // Who says yes gives it up.
     lose(&place, &[1, 3]);
     place.ok(&["aggr", "create", "c1", "--disks", "d2", "--raid", "none", "--force", "--yes"]);
-    let taken = place.json(&["disk", "list"])["records"][1].clone();
+    let taken = place.disk_info(2);
     assert_eq!((&taken["aggregate"], &taken["state"]), (&"c1".into(), &"in use".into()));
     assert_eq!(state(&place, "a1"), "OFFLINE", "two of its disks may come back");
     server.stop();

@@ -14,7 +14,7 @@ fn a_disk_is_zeroed_if_nobody_uses_it() {
     let file = File::options().write(true).open(&path).unwrap();
     let garbage = vec![7_u8; 5 << 20];
     file.write_all_at(&garbage, 8192).unwrap();
-    let state = || place.json(&["disk", "list"])["records"][3]["state"].clone();
+    let state = || place.disk_info(4)["state"].clone();
     assert_eq!(state(), "foreign");
     let plan = place.ok(&["disk", "zero", "d4", "--dry-run"]);
     assert!(plan.contains("unknown data"), "{plan}");

@@ -3,6 +3,7 @@
 //! Fails: [`Finding::Operator`] if a call is answered otherwise than it should be.
 
 use super::desk::Asked;
+use super::disks::path_of;
 use super::expected::{depends_on_background, is_of_disks, takes_room};
 use super::life::OperatorLife;
 use super::turns::Answer;
@@ -48,7 +49,8 @@ impl OperatorLife<'_> {
 
     fn ask(&mut self, asked: Asked) -> Result<(), Finding> {
         self.machine.trace.note(format!("ask: {asked:?}"));
-        self.desk.ask(asked)
+        let typed = self.as_typed(&asked);
+        self.desk.ask(asked, typed)
     }
 
     /// Asks, and works until the answer is there.
@@ -61,8 +63,9 @@ impl OperatorLife<'_> {
     pub(super) fn answer(&mut self) -> Result<(Asked, Answer), Finding> {
         let mut idle = 0;
         loop {
-            if let Some(answered) = self.desk.go_on()? {
-                return Ok(answered);
+            if let Some((asked, answer)) = self.desk.go_on()? {
+                self.check_names(&asked, &answer)?;
+                return Ok((asked, answer));
             }
             let Self { machine, desk, .. } = self;
             for _ in 0..STEPS_PER_TURN {
@@ -105,9 +108,9 @@ impl OperatorLife<'_> {
                 let mut after = after;
                 if let Reply::AggregateAdd(info) = &reply {
                     let joining = info.disks.iter().filter(|disk| disk.state != DiskState::InUse);
-                    let is_taken = |disk: &&DiskInfo| after.disks.is_known(&disk.name);
+                    let is_taken = |disk: &&DiskInfo| after.disks.is_known(path_of(disk));
                     let joining: Vec<String> =
-                        joining.filter(is_taken).map(|disk| disk.name.clone()).collect();
+                        joining.filter(is_taken).map(path_of).cloned().collect();
                     joining.iter().for_each(|disk| after.disks.doubt(disk));
                 }
                 views::check(&after, request, &reply).map_err(|text| wrong(&asked, &text))?;

@@ -52,6 +52,7 @@ impl Desk {
             job_file: Arc::clone(&files.jobs) as Arc<dyn management::StateFile>,
             event_file: Arc::clone(&files.events) as Arc<dyn management::StateFile>,
             deleted_file: Arc::clone(&files.deleted) as Arc<dyn management::StateFile>,
+            name_file: Arc::clone(&files.names) as Arc<dyn management::StateFile>,
         }));
         Self { turns, management, clients, asked: None }
     }
@@ -81,11 +82,11 @@ impl Desk {
         format!("the operator: {:?}", self.asked)
     }
 
-    /// Begins a call.
-    pub(super) fn ask(&mut self, asked: Asked) -> Result<(), Finding> {
-        self.asked = Some(asked.clone());
+    /// Begins a call, typed in its own way.
+    pub(super) fn ask(&mut self, asked: Asked, typed: Asked) -> Result<(), Finding> {
+        self.asked = Some(asked);
         let management = Arc::clone(&self.management);
-        self.turns.begin(move || match asked {
+        self.turns.begin(move || match typed {
             Asked::Request(request) => dispatch(&*management, &request),
             Asked::Open => {
                 management.open_aggregates();

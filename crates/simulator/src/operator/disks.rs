@@ -9,6 +9,11 @@ use crate::machine::AGGREGATE;
 use admin_api::{Code, DiskInfo, DiskState};
 use std::collections::BTreeSet;
 
+/// Where a disk is, or what it is called if it is not there.
+pub(super) fn path_of(disk: &DiskInfo) -> &String {
+    disk.path.as_ref().unwrap_or(&disk.name)
+}
+
 /// See the module.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct DiskBook {
@@ -38,6 +43,11 @@ impl DiskBook {
     /// Whether a disk belongs to the aggregate, or may.
     pub(super) fn is_known(&self, name: &str) -> bool {
         self.owned.contains(name) || self.doubtful.contains(name)
+    }
+
+    /// Whether a disk is known to belong to the aggregate.
+    pub(super) fn is_owned(&self, name: &str) -> bool {
+        self.owned.contains(name)
     }
 
     /// Whether it is clear of each disk whose it is.
@@ -105,7 +115,7 @@ impl DiskBook {
     pub(super) fn check_shown(&self, shown: &[DiskInfo]) -> Checked {
         let mut seen = BTreeSet::new();
         for disk in shown {
-            let name = &disk.name;
+            let name = path_of(disk);
             if !seen.insert(name.clone()) {
                 return Err(format!("disk {name} is shown twice: {shown:?}"));
             }
@@ -121,8 +131,10 @@ impl DiskBook {
 
     /// The list of all disks.
     pub(super) fn check_list(&self, list: &[DiskInfo]) -> Checked {
-        let is_here = |disk: &&DiskInfo| self.all.contains(&disk.name);
-        let names: Vec<&String> = list.iter().filter(is_here).map(|disk| &disk.name).collect();
+        let is_here = |disk: &&DiskInfo| self.all.contains(path_of(disk));
+        // They are in the order of their short names, and then of the others' paths.
+        let mut names: Vec<&String> = list.iter().filter(is_here).map(path_of).collect();
+        names.sort_unstable();
         same("disks", &self.all.iter().collect(), &names)?;
         for disk in list.iter().filter(is_here) {
             let is_its = matches!(
@@ -135,9 +147,9 @@ impl DiskBook {
                     | DiskState::Zeroing
             );
             let is_its = is_its && disk.aggregate.as_deref() == Some(AGGREGATE);
-            let is_wrong = match self.doubtful.contains(&disk.name) {
+            let is_wrong = match self.doubtful.contains(path_of(disk)) {
                 true => false,
-                false => is_its != self.owned.contains(&disk.name),
+                false => is_its != self.owned.contains(path_of(disk)),
             };
             if is_wrong {
                 return Err(format!("disk {} belongs to another: {disk:?}", disk.name));
@@ -152,7 +164,7 @@ impl DiskBook {
             return;
         }
         for name in std::mem::take(&mut self.doubtful) {
-            if shown.iter().any(|disk| disk.name == name) {
+            if shown.iter().any(|disk| *path_of(disk) == name) {
                 self.owned.insert(name);
             }
         }

@@ -8,6 +8,7 @@ use super::desk::{Asked, Desk};
 use super::disks::DiskBook;
 use super::events::EventBook;
 use super::expected::{Expected, is_of_disks, is_worked_on};
+use super::names::NameBook;
 use super::outside::StateFiles;
 use crate::faults::losses::Losses;
 use crate::machine::cut::Cut;
@@ -62,6 +63,7 @@ pub(super) struct OperatorLife<'a> {
     pub(super) desk: Desk,
     pub(super) files: StateFiles,
     pub(super) events_seen: EventBook,
+    pub(super) names_seen: NameBook,
     pub(super) expected: Expected,
     /// The last call changed something, and nobody has looked at that.
     pub(super) is_to_look: bool,
@@ -123,6 +125,7 @@ pub(crate) fn live(seed: u64, lives: &Lives, trace: &mut Trace) -> Result<(), Fi
         desk,
         files,
         events_seen: EventBook::default(),
+        names_seen: NameBook::default(),
         expected: Expected::new(raid, disks),
         is_to_look: false,
         tenants: Vec::new(),
@@ -224,6 +227,7 @@ impl OperatorLife<'_> {
             if self.desk.is_busy() && (turn >= STEPS_PER_TURN || !is_busy) {
                 turn = 0;
                 if let Some((asked, answer)) = self.desk.go_on()? {
+                    self.check_names(&asked, &answer)?;
                     self.judge(asked, answer)?;
                 }
             }

@@ -12,6 +12,7 @@
 //! | `expected` | what an operator should see, naively: lists of volumes, snapshots, rules |
 //! | `disks` | whose the disks are |
 //! | `events` | what happened, as an operator was told: it stays so |
+//! | `names` | what disks were called, as an operator was told: it stays so |
 //! | `views` | what an operator sees, against that |
 //! | `typing` | what the operator types next |
 //! | `desk` | management of the present start, and the call that is under way |
@@ -30,6 +31,7 @@ mod ending;
 mod events;
 mod expected;
 pub(crate) mod life;
+mod names;
 mod outage;
 mod outside;
 mod rest;

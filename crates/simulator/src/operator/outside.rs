@@ -229,6 +229,7 @@ pub(super) struct StateFiles {
     pub(super) jobs: Arc<TextFile>,
     pub(super) events: Arc<TextFile>,
     pub(super) deleted: Arc<TextFile>,
+    pub(super) names: Arc<TextFile>,
 }
 
 impl StateFile for TextFile {

@@ -93,6 +93,7 @@ pub fn lives_of(rule: Rule) -> Lives {
         Rule::ResizeForgotten
             | Rule::RenameForgotten
             | Rule::DeletionUnnoted
+            | Rule::DiskNameUnnoted
             | Rule::OfflineForgotten
             | Rule::ChangeAnsweredEarly
             | Rule::RulesToldEarly

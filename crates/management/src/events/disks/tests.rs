@@ -69,7 +69,8 @@ impl Scene {
 
     fn happened(&mut self) -> Vec<Happening> {
         self.now += 1_000_000_000;
-        let sight = Sight { identity: AGGREGATE, name: "a1", status: &self.status };
+        let sight =
+            Sight { identity: AGGREGATE, name: "a1", status: &self.status, short_name: &|_| None };
         self.disks.observe(self.now, &[sight], &[], |_| false)
     }
 
@@ -215,4 +216,21 @@ fn a_disk_that_is_not_there_when_it_is_first_seen_is_told() {
     (scene.member(1).state, scene.member(1).name) = (MemberState::Missing, None);
     let found = scene.look();
     assert_eq!(found, [format!("DISK_FAILED ({})", DiskUuid([2; 16]))]);
+}
+
+#[test]
+fn regression_a_disk_is_told_by_its_short_name_whoever_has_its_path() {
+    let mut scene = Scene::new();
+    // At another start the path of a disk that is missing is that of another disk.
+    let members = &mut scene.status.groups[0].members;
+    (members[1].state, members[1].name, members[1].is_away) = (MemberState::Missing, None, true);
+    members[2].name = Some("d2".to_owned());
+    let short_name = |disk: &DiskUuid| Some(format!("short{}", disk.0[0]));
+    let sight =
+        Sight { identity: AGGREGATE, name: "a1", status: &scene.status, short_name: &short_name };
+    let told = scene.disks.observe(scene.now, &[sight], &[], |_| false);
+    let objects: Vec<&str> = told.iter().map(|one| one.object.as_str()).collect();
+    assert_eq!(objects, ["short2"]);
+    let next = told[0].next.as_deref().unwrap_or_default();
+    assert!(next.ends_with("stroop disk replace short2 NEW"), "{next}");
 }

@@ -1,5 +1,6 @@
 //! The calls of administrators, each handed to where it is carried out.
 
+use crate::aggregates::naming::Naming;
 use crate::aggregates::{features_of, upgrade_report};
 use crate::disks::shown::{Shown, Told};
 use crate::management::Management;
@@ -21,7 +22,7 @@ impl Management {
         self.jobs.look_before();
         let changed = change();
         // A job is kept with the short name of its disk.
-        self.aggregates.name_and_number();
+        Naming(&self.aggregates).name_and_number();
         self.jobs.look();
         self.events.look_without_file(&self.status, &self.jobs);
         changed
@@ -32,10 +33,10 @@ impl Management {
         &self,
         ask: impl FnOnce(&Shown) -> Result<T, AdminError>,
     ) -> Result<T, AdminError> {
-        let before = self.aggregates.shown_and_typed();
+        let before = Naming(&self.aggregates).shown_and_typed();
         let answer = ask(&before);
-        self.aggregates.name_and_number();
-        let shown = self.aggregates.shown().or(before);
+        Naming(&self.aggregates).name_and_number();
+        let shown = Naming(&self.aggregates).shown().or(before);
         match answer {
             Ok(mut answer) => {
                 answer.tell(&shown);
@@ -56,7 +57,7 @@ impl Administration for Management {
 
     fn disk_list(&self) -> Result<Vec<DiskInfo>, AdminError> {
         let mut list = self.told(|_| Ok(self.disk_administration.disk_list()))?;
-        let shown = self.aggregates.shown();
+        let shown = Naming(&self.aggregates).shown();
         list.sort_by_cached_key(|disk| shown.order(disk));
         Ok(list)
     }

@@ -4,6 +4,7 @@
 //! [`Management::watch`] is called once a second, by one thread.
 
 use crate::aggregates::Aggregates;
+use crate::aggregates::naming::Naming;
 use crate::checks::{CheckTable, Checks};
 use crate::disk_administration::DiskAdministration;
 use crate::disks::deleted::DeletedAggregates;
@@ -158,7 +159,7 @@ impl Management {
         self.events.note_start();
         self.recovery.resume_deletions();
         self.recovery.open_aggregates();
-        self.aggregates.name_disks();
+        Naming(&self.aggregates).name_disks();
         self.jobs.look();
         self.events.look(&self.status, &self.jobs);
     }
@@ -173,8 +174,8 @@ impl Management {
         self.events.look_without_file(&self.status, &self.jobs);
         self.recovery.resume_deletions();
         self.recovery.bring_back();
-        self.aggregates.name_disks();
-        self.aggregates.number_labels();
+        Naming(&self.aggregates).name_disks();
+        Naming(&self.aggregates).number_labels();
         self.jobs.look();
         self.events.look(&self.status, &self.jobs);
     }

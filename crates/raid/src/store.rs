@@ -5,7 +5,7 @@ use crate::disk_administration::DiskAdministration;
 use crate::error::{RaidError, StoreError};
 use crate::io::Io;
 use crate::layout::{DiskPlace, DiskRegion, Geometry, Layout, TetrisId};
-use crate::membership::{Fill, GroupState, LogPlace, Members, log_places};
+use crate::membership::{Fill, GroupState, LogPlace, Members, log_places, numbers};
 use crate::partial_parity_log::{PartialParityLog, PartialParityNote};
 use crate::patrol::{Patrol, ScrubDone, ScrubOrder, UseQuery};
 use crate::proof::Proof;
@@ -248,7 +248,7 @@ impl DiskAdministration for Store {
     }
 
     fn number_disks(&self, numbers: &BTreeMap<DiskUuid, u32>, done: SyncDone) {
-        self.members.number_disks(numbers, done);
+        numbers::number_disks(&self.members, numbers, done);
     }
 
     fn forget_retired(&self, name: &str) -> bool {
@@ -259,7 +259,7 @@ impl DiskAdministration for Store {
         // In this order: one that leaves meanwhile is seen once at least.
         let spares = self.members.spares();
         let mut leaving_disks = self.members.leaving_spares();
-        let numbers = self.members.numbers();
+        let numbers = numbers::numbers(&self.members);
         let report = self.members.report();
         leaving_disks.extend(self.resizing.leaving_disks());
         Status {

@@ -1,7 +1,8 @@
 //! `stroop disk`, and how other commands name disks.
 //!
-//! Invariants: a disk may be called by its short name, by its path, by the last part of its path, or
-//! by that without `.img`, as long as that means one disk only. What is shown for a disk means it.
+//! Invariants: a disk may be called by its short name, by its path, by the last part of its path,
+//! or by that without `.img`, as long as that means one disk only. What is shown for a disk means
+//! it.
 
 use super::taking::Losses;
 use crate::arguments::{DiskCommand, Options, SpareCommand};

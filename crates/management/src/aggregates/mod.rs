@@ -11,7 +11,7 @@ mod evacuation;
 mod features;
 mod growth;
 mod membership;
-mod naming;
+pub(crate) mod naming;
 mod requested;
 mod room;
 mod spares;

@@ -15,7 +15,10 @@ use raid::MemberState;
 use std::collections::{BTreeMap, BTreeSet};
 use units::DiskUuid;
 
-impl Aggregates {
+/// The names of an aggregate's disks.
+pub(crate) struct Naming<'a>(pub &'a Aggregates);
+
+impl Naming<'_> {
     /// Gives names to disks that have none, and has their labels keep the numbers.
     pub(crate) fn name_and_number(&self) {
         if self.name_disks() {
@@ -25,7 +28,7 @@ impl Aggregates {
 
     /// Gives names to disks that have none, and keeps them; whether there were such.
     pub(crate) fn name_disks(&self) -> bool {
-        self.disks.short_names.give(&self.own_disks(), || self.disks.names())
+        self.0.disks.short_names.give(&self.own_disks(), || self.0.disks.names())
     }
 
     /// Has labels keep the numbers in the names of their disks.
@@ -33,15 +36,15 @@ impl Aggregates {
         if mutation::broken(Rule::DiskNameUnnoted) {
             return;
         }
-        let numbers = self.disks.short_names.numbers();
-        for summary in self.node.engine.aggregate_summaries() {
+        let numbers = self.0.disks.short_names.numbers();
+        for summary in self.0.node.engine.aggregate_summaries() {
             let written = &summary.status.numbers;
             let lacks = |disk: &Sighting| {
                 let number = numbers.get(&disk.identity);
                 disk.is_there && number.is_some() && number != written.get(&disk.identity)
             };
             let is_due = summary.failure.is_none() && sightings(&summary).iter().any(lacks);
-            let found = self.node.engine.aggregate_named(&summary.name).filter(|_| is_due);
+            let found = self.0.node.engine.aggregate_named(&summary.name).filter(|_| is_due);
             if let Some(found) = found {
                 // What comes of it is seen at the next look.
                 found.parts.store.number_disks(&numbers, Box::new(|_| ()));
@@ -52,14 +55,14 @@ impl Aggregates {
     /// What disks are called now, and what may be typed for them.
     pub(crate) fn shown_and_typed(&self) -> Shown {
         self.name_disks();
-        self.shown().or_paths(self.disks.names())
+        self.shown().or_paths(self.0.disks.names())
     }
 
     /// What disks are called now.
     pub(crate) fn shown(&self) -> Shown {
         let mut shown = Shown::default();
         for KnownDisk { identity, path, .. } in self.own_disks() {
-            if let Some(name) = self.disks.short_names.name(&identity) {
+            if let Some(name) = self.0.disks.short_names.name(&identity) {
                 shown.add(name, identity, path);
             }
         }
@@ -69,8 +72,8 @@ impl Aggregates {
     /// The disks of all aggregates in order, with the paths by which they are known.
     fn own_disks(&self) -> Vec<KnownDisk> {
         // One that is opened meanwhile is in one of the lists.
-        let offline = self.node.offline.lock().clone();
-        let (summaries, outages) = self.node.engine.summaries_and_outages();
+        let offline = self.0.node.offline.lock().clone();
+        let (summaries, outages) = self.0.node.engine.summaries_and_outages();
         let mut disks: Vec<Sighting> = Vec::new();
         for summary in summaries.iter().chain(outages.iter().map(|outage| &outage.summary)) {
             disks.extend(sightings(summary));
@@ -80,7 +83,7 @@ impl Aggregates {
             disks.extend(there.map(|disk| there_at(disk.identity, &disk.name, disk.number)));
             disks.extend(one.seen.absent.iter().map(|disk| lost(disk.identity, None)));
         }
-        let left_out = self.node.left_out.lock().clone();
+        let left_out = self.0.node.left_out.lock().clone();
         for disk in &mut disks {
             let known = left_out.iter().find(|one| one.identity == Some(disk.identity));
             disk.path = disk.path.take().or_else(|| known.map(|one| one.name.clone()));

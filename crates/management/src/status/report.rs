@@ -3,6 +3,7 @@
 //! Invariants: metrics of space, health and the like are set when somebody asks for them, out of
 //! the same numbers that status shows; nothing is counted in the background for them.
 
+use crate::aggregates::naming::Naming;
 use crate::disks::shown::Told as _;
 use crate::node::OfflineAggregate;
 use crate::status::health::{
@@ -146,7 +147,7 @@ impl Status {
         checks.extend(self.disks.deleted.trouble().as_deref().map(check_deletions));
         checks.extend(self.process.audit_failure().as_ref().map(check_audit));
         checks.extend(self.disks.short_names.failure().map(check_disk_names));
-        checks.tell(&self.aggregates.shown());
+        checks.tell(&Naming(&self.aggregates).shown());
         checks
     }
 

@@ -20,7 +20,7 @@ mod group_state;
 mod label;
 mod log_places;
 mod lost;
-mod numbers;
+pub(crate) mod numbers;
 mod removal;
 mod replacement;
 mod replacing;

@@ -17,56 +17,54 @@ use units::DiskUuid;
 /// A disk, and the place that it has or is filled for.
 type Numbered = (Option<(u32, usize)>, Arc<Device>);
 
-impl Members {
-    /// All disks that can be used, and spares.
-    fn numbered(&self) -> Vec<Numbered> {
-        let spares = self.spares.lock().clone();
-        let spares = spares.into_iter().map(|device| (None, device));
-        let members = self.devices().into_iter();
-        members.map(|(group, at, device)| (Some((group, at)), device)).chain(spares).collect()
-    }
+/// All disks that can be used, and spares.
+fn numbered(members: &Members) -> Vec<Numbered> {
+    let spares = members.spares.lock().clone();
+    let spares = spares.into_iter().map(|device| (None, device));
+    let placed = members.devices().into_iter();
+    placed.map(|(group, at, device)| (Some((group, at)), device)).chain(spares).collect()
+}
 
-    /// The numbers that labels have, by identity of the disk.
-    pub(crate) fn numbers(&self) -> BTreeMap<DiskUuid, u32> {
-        let labels = self.numbered().into_iter().map(|(_, device)| device.label());
-        labels.filter_map(|label| Some((label.disk, label.number()?))).collect()
-    }
+/// The numbers that labels have, by identity of the disk.
+pub(crate) fn numbers(members: &Members) -> BTreeMap<DiskUuid, u32> {
+    let labels = numbered(members).into_iter().map(|(_, device)| device.label());
+    labels.filter_map(|label| Some((label.disk, label.number()?))).collect()
+}
 
-    /// Has labels keep these numbers. Answers when they do.
-    pub(crate) fn number_disks(
-        self: &Arc<Self>,
-        numbers: &BTreeMap<DiskUuid, u32>,
-        done: SyncDone,
-    ) {
-        let is_over = {
-            let state = self.state.lock();
-            state.failure.is_some() || state.is_abandoned
-        };
-        let mut due = Vec::new();
-        for (place, device) in self.numbered().into_iter().filter(|_| !is_over) {
-            let label = device.label();
-            let number = numbers.get(&label.disk).copied();
-            if let Some(number) = number.filter(|number| label.number() != Some(*number)) {
-                due.push((place, device, number));
+/// Has labels keep these numbers. Answers when they do.
+pub(crate) fn number_disks(
+    members: &Arc<Members>,
+    numbers: &BTreeMap<DiskUuid, u32>,
+    done: SyncDone,
+) {
+    let is_over = {
+        let state = members.state.lock();
+        state.failure.is_some() || state.is_abandoned
+    };
+    let mut due = Vec::new();
+    for (place, device) in numbered(members).into_iter().filter(|_| !is_over) {
+        let label = device.label();
+        let number = numbers.get(&label.disk).copied();
+        if let Some(number) = number.filter(|number| label.number() != Some(*number)) {
+            due.push((place, device, number));
+        }
+    }
+    if due.is_empty() {
+        return done(Ok(()));
+    }
+    let members = Arc::clone(members);
+    let disks: Vec<Numbered> =
+        due.iter().map(|(place, device, _)| (*place, Arc::clone(device))).collect();
+    let parts = gather(due.len(), move |results: Vec<Result<(), MediaError>>| {
+        for ((place, device), result) in disks.into_iter().zip(results) {
+            // A spare is found to have failed when it is to take a place.
+            if let (Some(place), Err(error)) = (place, result) {
+                members.fail_writing(place, &device, error);
             }
         }
-        if due.is_empty() {
-            return done(Ok(()));
-        }
-        let members = Arc::clone(self);
-        let disks: Vec<Numbered> =
-            due.iter().map(|(place, device, _)| (*place, Arc::clone(device))).collect();
-        let parts = gather(due.len(), move |results: Vec<Result<(), MediaError>>| {
-            for ((place, device), result) in disks.into_iter().zip(results) {
-                // A spare is found to have failed when it is to take a place.
-                if let (Some(place), Err(error)) = (place, result) {
-                    members.fail_writing(place, &device, error);
-                }
-            }
-            members.finish_sync(done);
-        });
-        for ((_, device, number), part) in due.into_iter().zip(parts) {
-            device.update_label(|label| label.set_number(number), part);
-        }
+        members.finish_sync(done);
+    });
+    for ((_, device, number), part) in due.into_iter().zip(parts) {
+        device.update_label(|label| label.set_number(number), part);
     }
 }

@@ -6,6 +6,7 @@ use super::desk::Asked;
 use super::disks::path_of;
 use super::expected::{depends_on_background, is_of_disks, takes_room};
 use super::life::OperatorLife;
+use super::names::{TYPED_SHORT, disks_of};
 use super::turns::Answer;
 use super::typing::Typist;
 use super::views;
@@ -168,6 +169,26 @@ impl OperatorLife<'_> {
         }
         let text = format!("clients are let in by {told:?}, the rules are {expected:?}");
         Err(Finding::Operator { asked: "who is let in".to_owned(), wrong: text })
+    }
+
+    /// What is typed for a call: short names now and then.
+    pub(super) fn as_typed(&self, asked: &Asked) -> Asked {
+        match asked {
+            Asked::Request(request) if self.machine.trace.step.is_multiple_of(TYPED_SHORT) => {
+                Asked::Request(Box::new(self.names_seen.short(request)))
+            }
+            _ => asked.clone(),
+        }
+    }
+
+    /// Whether the names in an answer are those of before.
+    pub(super) fn check_names(&mut self, asked: &Asked, answer: &Answer) -> Result<(), Finding> {
+        let shown = answer.as_ref().map(disks_of).unwrap_or_default();
+        if shown.iter().any(|disk| disk.name != *path_of(disk)) {
+            self.machine.trace.meet("operator: short names of disks");
+        }
+        let checked = self.names_seen.take_in(&shown, &self.expected.disks);
+        checked.map_err(|text| wrong(asked, &text))
     }
 }
 

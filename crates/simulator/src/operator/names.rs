@@ -4,20 +4,15 @@
 //! Invariants: no two disks ever have one name; a disk that stays the aggregate's keeps its name.
 //! The disks of the world have the same paths at every start, so a path tells which disk it is.
 //!
-//! Fails: [`Finding::Operator`].
+//! Fails: with what an answer shows against that.
 
-use super::calls::wrong;
-use super::desk::Asked;
 use super::disks::{DiskBook, path_of};
-use super::life::OperatorLife;
-use super::turns::Answer;
 use super::views::Checked;
-use crate::seed::finding::Finding;
 use admin_api::{DiskInfo, Reply, Request};
 use std::collections::BTreeMap;
 
 /// Of so many calls one has short names where the others have paths.
-const TYPED_SHORT: u64 = 3;
+pub(super) const TYPED_SHORT: u64 = 3;
 
 /// See the module.
 #[derive(Default)]
@@ -30,7 +25,7 @@ pub(super) struct NameBook {
 
 impl NameBook {
     /// Takes in the disks of an answer; `book` says whose the disks were before it.
-    fn take_in(&mut self, shown: &[DiskInfo], book: &DiskBook) -> Checked {
+    pub(super) fn take_in(&mut self, shown: &[DiskInfo], book: &DiskBook) -> Checked {
         self.names.retain(|path, _| book.is_owned(path));
         for disk in shown.iter().filter(|disk| disk.name != *path_of(disk)) {
             let (name, path) = (&disk.name, path_of(disk));
@@ -50,7 +45,7 @@ impl NameBook {
     }
 
     /// A call as it is typed with short names, as far as they are known.
-    fn short(&self, request: &Request) -> Request {
+    pub(super) fn short(&self, request: &Request) -> Request {
         let mut request = request.clone();
         let replace = |disk: &mut String| {
             if let Some(name) = self.names.get(disk) {
@@ -72,7 +67,7 @@ impl NameBook {
 }
 
 /// The disks that an answer shows.
-fn disks_of(reply: &Reply) -> Vec<DiskInfo> {
+pub(super) fn disks_of(reply: &Reply) -> Vec<DiskInfo> {
     let all = |list: &[admin_api::AggregateInfo]| {
         list.iter().flat_map(|info| info.disks.clone()).collect()
     };
@@ -85,27 +80,5 @@ fn disks_of(reply: &Reply) -> Vec<DiskInfo> {
         }
         Reply::Status(status) => all(&status.aggregates),
         _ => Vec::new(),
-    }
-}
-
-impl OperatorLife<'_> {
-    /// What is typed for a call: short names now and then.
-    pub(super) fn as_typed(&self, asked: &Asked) -> Asked {
-        match asked {
-            Asked::Request(request) if self.machine.trace.step.is_multiple_of(TYPED_SHORT) => {
-                Asked::Request(Box::new(self.names_seen.short(request)))
-            }
-            _ => asked.clone(),
-        }
-    }
-
-    /// Whether the names in an answer are those of before.
-    pub(super) fn check_names(&mut self, asked: &Asked, answer: &Answer) -> Result<(), Finding> {
-        let shown = answer.as_ref().map(disks_of).unwrap_or_default();
-        if shown.iter().any(|disk| disk.name != *path_of(disk)) {
-            self.machine.trace.meet("operator: short names of disks");
-        }
-        let checked = self.names_seen.take_in(&shown, &self.expected.disks);
-        checked.map_err(|text| wrong(asked, &text))
     }
 }

@@ -284,10 +284,16 @@ impl DiskTable {
             Err(error) => return Content::Unknown(error.into()),
         };
         // A process that was killed may have written or erased the label and not flushed it. What
-        // is decided by it would be undone by a power cut.
-        if let Some(Err(error)) = self.waits.wait_for(|done| disk.flush(done)) {
-            tracing::warn!(disk = name, %error, "what the disk holds may not be durable");
-        }
+        // is decided by it would be undone by a power cut. Of a disk that cannot be flushed a label
+        // is believed, and that there is none is not.
+        let flushed = self.waits.wait_for(|done| disk.flush(done));
+        let doubt = match flushed.unwrap_or_else(|| Err(gone_error(name))) {
+            Ok(()) => None,
+            Err(error @ (DiskError::Gone { .. } | DiskError::Hung { .. })) => {
+                return Content::Unknown(error.into());
+            }
+            Err(error) => Some(error),
+        };
         let label = |disk: &Arc<dyn Disk>| {
             let read = self.waits.wait_for(|done| media::read_label(disk, done));
             read.unwrap_or_else(|| Err(gone(name)))
@@ -300,7 +306,10 @@ impl DiskTable {
                 Ok(label) => Content::CutOff(Box::new(label), short),
                 Err(error) => Content::Unknown(error),
             },
-            Err(MediaError::NoLabel { .. }) => Content::Other(disk),
+            Err(MediaError::NoLabel { .. }) => match doubt {
+                None => Content::Other(disk),
+                Some(error) => Content::Unknown(error.into()),
+            },
             Err(error) => Content::Unknown(error),
         }
     }
@@ -316,7 +325,11 @@ fn former(deleted: &Deleted) -> String {
 }
 
 fn gone(name: &str) -> MediaError {
-    DiskError::Gone { disk: name.to_owned() }.into()
+    gone_error(name).into()
+}
+
+fn gone_error(name: &str) -> DiskError {
+    DiskError::Gone { disk: name.to_owned() }
 }
 
 fn bytes(disk: &Arc<dyn Disk>) -> u64 {
@@ -344,7 +357,7 @@ mod tests {
     use crate::disks::upkeep::Task;
     use crate::waits::Driver;
     use platform::DiskOpener;
-    use platform::simulated::{Fate, SimulatedWorld};
+    use platform::simulated::{Fate, FaultRates, SimulatedWorld};
     use raid::RaidError;
     use std::time::Duration;
 
@@ -426,6 +439,12 @@ mod tests {
         assert!(!is_unused());
         world.power_cut_with(Fate::AllLost);
         assert!(!is_unused(), "as it was told before");
+        let disk = world.disk("d1").unwrap();
+        world.wait(|done| disk.write(0, vec![units::Block::shared(&[0; 4096])], done)).unwrap();
+        assert!(is_unused());
+        let rates = FaultRates { write_error_per_million: 1_000_000, ..FaultRates::default() };
+        world.set_fault_rates(disk.name(), rates);
+        assert!(matches!(table.look("d1"), Content::Unknown(_)), "it cannot be flushed");
     }
 
     #[test]

@@ -38,11 +38,13 @@ impl StateFile {
 
     fn replace(&self, text: &str) -> io::Result<()> {
         let fresh = self.directory.join(format!("{}.new", self.name));
+        // What can fail does so before the new text may be found.
+        let directory = File::open(&self.directory)?;
         let mut file = File::create(&fresh)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&fresh, self.directory.join(self.name))?;
-        File::open(&self.directory)?.sync_all()
+        directory.sync_all()
     }
 }
 

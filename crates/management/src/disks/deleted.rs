@@ -20,7 +20,9 @@
 //! - A text that cannot be read is never written over. Lines that this build does not know stay.
 //!
 //! Fails: a text that cannot be read is told as long as it stands. Labels are believed then, and no
-//! aggregate is deleted. A text that cannot be written refuses a deletion.
+//! aggregate is deleted. A text that cannot be written refuses a deletion. It may have been written
+//! all the same, and the aggregate would be deleted at the next start: so the text of before is
+//! stored again, and until that is done, this is told and tried at each look.
 
 use crate::fields::{NOTHING, escape, parse_identity, print_identity, unescape};
 use crate::ports::StateFile;
@@ -29,13 +31,14 @@ use platform::sync::Mutex;
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use units::{AggregateUuid, DiskUuid, Timestamp};
 
 /// The first line.
 const TITLE: &str = "stroop-deleted-aggregates 1";
 /// What comes of a file that cannot be read.
-const CONSEQUENCE: &str =
-    "disks of deleted aggregates are taken for disks of aggregates that are out of service";
+const CONSEQUENCE: &str = "deleted aggregates whose disks were not erased yet come back, and are erased as soon as the \
+     file can be read: do not use them";
 /// Deleted aggregates that are remembered: a disk that returns later than so many is told as the
 /// rest of an aggregate that is out of service.
 const DELETED_MAX: usize = 1_000;
@@ -78,6 +81,8 @@ pub(crate) struct DeletedAggregates {
     failure: Option<String>,
     /// Whose holder writes the file.
     writing: Mutex<()>,
+    /// The file may say of an aggregate in service that it is deleted.
+    is_uncertain: AtomicBool,
 }
 
 impl DeletedAggregates {
@@ -95,7 +100,8 @@ impl DeletedAggregates {
         if !strange.is_empty() {
             tracing::warn!(lines = strange.len(), "unknown lines among the deleted aggregates");
         }
-        Self { file, list: Mutex::new(list), strange, failure, writing: Mutex::default() }
+        let (list, writing) = (Mutex::new(list), Mutex::default());
+        Self { file, list, strange, failure, writing, is_uncertain: AtomicBool::new(false) }
     }
 
     /// Why the file cannot be read, if it cannot.
@@ -106,6 +112,14 @@ impl DeletedAggregates {
     /// What is wrong with the file, and what that comes to.
     pub(crate) fn trouble(&self) -> Option<String> {
         let lines = self.strange.len();
+        if self.is_uncertain.load(Ordering::Relaxed) {
+            return Some(
+                "the file 'deleted-aggregates' could not be written. An aggregate whose deletion \
+                 was refused may be deleted at the next start, until there is room in the state \
+                 directory"
+                    .to_owned(),
+            );
+        }
         match &self.failure {
             Some(failure) => {
                 Some(format!("{failure}. No aggregate can be deleted, and {CONSEQUENCE}"))
@@ -151,10 +165,34 @@ impl DeletedAggregates {
             list.remove(at);
         }
         if !mutation::broken(Rule::DeletionUnnoted) {
-            self.file.store(&print(&list, &self.strange))?;
+            let stored = self.file.store(&print(&list, &self.strange));
+            if stored.is_err() {
+                self.store_again();
+                return stored;
+            }
         }
         *self.list.lock() = list;
         Ok(())
+    }
+
+    /// Has the file say what is so, if it may say something else.
+    pub(crate) fn settle(&self) {
+        if self.is_uncertain.load(Ordering::Relaxed) {
+            let _writing = self.writing.lock();
+            self.store_again();
+        }
+    }
+
+    /// The same for the holder of [`Self::writing`], after a text that could not be stored.
+    fn store_again(&self) {
+        let text = print(&self.list.lock(), &self.strange);
+        // A text of nothing may be no file.
+        let is_there = self
+            .file
+            .load()
+            .is_ok_and(|found| found == text || found.is_empty() && self.list.lock().is_empty());
+        let is_settled = is_there || self.file.store(&text).is_ok();
+        self.is_uncertain.store(!is_settled, Ordering::Relaxed);
     }
 
     /// Notes that something of an aggregate is erased. If that cannot be written it is erased once
@@ -235,11 +273,12 @@ fn deleted(line: &str) -> Option<Deleted> {
 pub(crate) mod tests {
     use super::*;
 
-    /// A file that can be full.
+    /// A file that can be full, and one that is written though it says that it is not.
     #[derive(Default)]
     pub(crate) struct File {
         pub text: Mutex<String>,
         pub is_full: Mutex<bool>,
+        pub lies: Mutex<u32>,
     }
 
     impl StateFile for File {
@@ -252,6 +291,11 @@ pub(crate) mod tests {
                 return Err(io::Error::other("it is full"));
             }
             text.clone_into(&mut self.text.lock());
+            let mut lies = self.lies.lock();
+            if *lies > 0 {
+                *lies -= 1;
+                return Err(io::Error::other("the directory cannot be opened"));
+            }
             Ok(())
         }
     }
@@ -291,6 +335,27 @@ pub(crate) mod tests {
         *file.is_full.lock() = true;
         table.add(one(1)).unwrap_err();
         assert!(!table.has(&one(1).identity));
+    }
+
+    /// The command failed, the aggregate was used on, and the next start erased it.
+    #[test]
+    fn regression_a_deletion_that_was_refused_is_not_done_by_the_next_start() {
+        for lies in [1, 2, 3] {
+            let file = Arc::new(File::default());
+            let of = || DeletedAggregates::of(Arc::clone(&file) as Arc<dyn StateFile>);
+            let table = of();
+            table.add(one(1)).unwrap();
+            *file.lies.lock() = lies;
+            table.add(one(2)).unwrap_err();
+            if lies > 1 {
+                assert!(table.trouble().unwrap().contains("may be deleted at the next start"));
+            }
+            for _ in 1..lies {
+                table.settle();
+            }
+            assert_eq!(table.trouble(), None);
+            assert_eq!(of().pending(), [one(1)]);
+        }
     }
 
     /// The next deletion wrote over it, and with it all that could have been mended.

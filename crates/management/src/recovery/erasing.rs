@@ -39,6 +39,7 @@ impl Recovery {
     /// Erases what is left of aggregates that were deleted, in the turn of administrators.
     pub(crate) fn resume_deletions(&self) {
         let deleted = &self.disks.deleted;
+        deleted.settle();
         let is_away = |outage: &dblade::Outage| deleted.has(&outage.summary.identity);
         if !deleted.pending().is_empty() || self.node.engine.outages().iter().any(is_away) {
             let _turn = self.node.turn();

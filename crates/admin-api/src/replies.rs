@@ -110,7 +110,7 @@ words! {
 /// A disk.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DiskInfo {
-    /// What it is called: the short name that the node gave it, for life, or its path while it has
+    /// The disk's name: the short one that the node gave it, for life, or its path while it has
     /// none.
     pub name: String,
     /// Its path, or what else the configuration calls it. Nothing of a disk that is not there.

@@ -41,13 +41,11 @@ pub enum JobCommand {
         job: u64,
     },
     /// Show how jobs get on, as they do, until none goes on any more
-    #[command(
-        after_help = "Without a number: the jobs that go on, and those that begin meanwhile. \
+    #[command(after_help = "Without a number it shows all jobs that go on or begin meanwhile. \
         On a terminal they are written over; elsewhere there is a line for each change, with -o \
         json an object a line. Ctrl-C ends it, and --wait after a while; the jobs go on.\n\n\
         Exit status: 0 all succeeded, 1 one failed or was cancelled, 4 the job is paused, 7 they \
-        are not over after --wait."
-    )]
+        are not over after --wait.")]
     Watch {
         /// Its number [default: all jobs that go on]
         job: Option<u64>,

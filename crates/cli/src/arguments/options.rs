@@ -1,4 +1,4 @@
-//! What goes with every command: where the server is, how to wait, and how to show the answer.
+//! The options of every command: where the server is, how to wait, and how to show the answer.
 
 use crate::selection::{Condition, Selection};
 use admin_api::AdminError;
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// How long an answer is waited for unless something else is said.
 const ANSWER_WAIT: Duration = Duration::from_secs(15 * 60);
 
-/// What goes with every command.
+/// The options of every command.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Global options")]
 pub struct Options {
@@ -43,14 +43,14 @@ pub struct Options {
 }
 
 impl Options {
-    /// What is shown of an answer.
+    /// The part of an answer that `--fields`, `--where` and `--sort` choose.
     #[must_use]
     pub fn selection(&self) -> Selection {
         let Self { fields, conditions, sort, .. } = self.clone();
         Selection { fields, conditions, sort }
     }
 
-    /// Whether the answer can be shown as these ask for, whatever it is.
+    /// Whether these options fit together, whatever the answer is.
     ///
     /// # Errors
     /// `Usage` if not.
@@ -63,7 +63,10 @@ impl Options {
         Ok(())
     }
 
-    /// The same for what goes on and on: a line for each thing that happens.
+    /// Whether a command that prints a line for each event or change can show it so.
+    ///
+    /// # Errors
+    /// `Usage` if not.
     pub(crate) fn check_stream(&self) -> Result<(), AdminError> {
         let refused = |what: &str| {
             AdminError::usage("cannot show what happens as it happens", what)

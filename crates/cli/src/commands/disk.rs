@@ -1,8 +1,8 @@
 //! `stroop disk`, and how other commands name disks.
 //!
 //! Invariants: a disk may be called by its short name, by its path, by the last part of its path,
-//! or by that without `.img`, as long as that means one disk only. What is shown for a disk means
-//! it.
+//! or by that without `.img`, as long as that means one disk only. The name that a table shows
+//! for a disk may be typed for it.
 
 use super::taking::Losses;
 use crate::arguments::{DiskCommand, Options, SpareCommand};
@@ -189,7 +189,7 @@ pub(super) fn table(disks: &[DiskInfo]) -> Table {
         ("WRITE", Column::Number),
         ("CKSUM", Column::Number),
     ];
-    // Before a disk has a short name, its path is what it is called.
+    // A disk without a short name has its path for a name.
     let has_paths = disks.iter().any(|disk| path_of(disk) != disk.name);
     if has_paths {
         columns.push(("PATH", Column::Text));
@@ -251,7 +251,7 @@ pub(super) fn resolve(disks: &[DiskInfo], typed: &str) -> Result<String, AdminEr
     };
     let mut found: Vec<&DiskInfo> = Vec::new();
     for disk in disks.iter().filter(is_meant) {
-        // One that failed may be listed beside its successor of the same path.
+        // A failed disk may be listed beside its successor, with the same name and path.
         if !found.iter().any(|other| (&other.name, &other.path) == (&disk.name, &disk.path)) {
             found.push(disk);
         }
@@ -270,7 +270,7 @@ pub(super) fn resolve(disks: &[DiskInfo], typed: &str) -> Result<String, AdminEr
     }
 }
 
-/// Where a disk is, or what it is called if it is not there.
+/// The path of a disk, or its name if it is missing.
 pub(super) fn path_of(disk: &DiskInfo) -> &str {
     disk.path.as_deref().unwrap_or(&disk.name)
 }

@@ -9,7 +9,7 @@ use crate::machine::AGGREGATE;
 use admin_api::{Code, DiskInfo, DiskState};
 use std::collections::BTreeSet;
 
-/// Where a disk is, or what it is called if it is not there.
+/// The path of a disk, or its name if it is missing.
 pub(super) fn path_of(disk: &DiskInfo) -> &String {
     disk.path.as_ref().unwrap_or(&disk.name)
 }

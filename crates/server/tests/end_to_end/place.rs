@@ -1,6 +1,9 @@
 //! A state directory with disks, and the real binary on it.
 //!
-//! Every wait is for an event (a line of the log, the end of a process), never for time.
+//! Every wait is for an event (a line of the log, the end of a process), never for time. A test whose
+//! event never comes is ended by its watchdog, which says what the place was asked last.
+
+mod watchdog;
 
 use std::io::{self, BufRead as _, BufReader, Cursor, Read};
 use std::net::SocketAddr;
@@ -8,6 +11,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
+use watchdog::Watchdog;
 
 /// Says that a test is over, also one that fails: who works beside it until then is waited for.
 pub struct Over<'a>(pub &'a AtomicBool);
@@ -23,12 +27,14 @@ pub struct Place {
     directory: tempfile::TempDir,
     /// What servers are started with.
     variables: Vec<(&'static str, String)>,
+    watchdog: Watchdog,
 }
 
 impl Place {
     /// Nothing: no configuration, no disks.
     pub fn empty() -> Self {
-        Self { directory: tempfile::tempdir().unwrap(), variables: Vec::new() }
+        let directory = tempfile::tempdir().unwrap();
+        Self { directory, variables: Vec::new(), watchdog: Watchdog::new() }
     }
 
     /// Four disks of 64 MiB and a configuration that serves NFS on a free port.
@@ -124,7 +130,10 @@ impl Place {
     }
 
     pub fn stroop(&self, words: &[&str]) -> Output {
-        self.command().args(words).output().unwrap()
+        self.watchdog.hear(format!("stroop {} was not answered", words.join(" ")));
+        let output = self.command().args(words).output().unwrap();
+        self.watchdog.hear(format!("stroop {}: {output:?}", words.join(" ")));
+        output
     }
 
     /// Runs a command that must succeed.

@@ -4,10 +4,12 @@
 
 mod aggregate;
 mod area_map;
+mod begun;
 mod disk;
 mod event;
 mod export;
 mod job;
+mod moments;
 mod mount;
 mod scrub;
 mod snapshot;
@@ -75,7 +77,7 @@ fn execute(
         ClientCommand::Metrics => metrics(node),
         ClientCommand::Disk(command) => disk::run(command, options, node, terminal),
         ClientCommand::Aggr(command) => aggregate::run(command, options, node, terminal),
-        ClientCommand::Scrub(command) => scrub::run(command, node),
+        ClientCommand::Scrub(command) => scrub::run(command, options, node, terminal),
         ClientCommand::Job(command) => job::run(command, options, node, terminal),
         ClientCommand::Event(command) => event::run(command, node),
         ClientCommand::Volume(command) => volume::run(command, options, node, terminal),

@@ -31,7 +31,8 @@ pub struct Options {
     /// Do not ask: the answer to every question is yes
     #[arg(long, global = true)]
     pub yes: bool,
-    /// How long to wait at most for the server's answer, or for a job: 90s, 15m, 4h [default: 15m]
+    /// How long to wait at most for the server's answer [default: 15m], and for the end of a job
+    /// that the command begins [default: not at all]: 90s, 15m, 4h
     #[arg(long, global = true, value_name = "DURATION", value_parser = admin_api::duration::parse)]
     pub wait: Option<Duration>,
     /// The node's configuration [default: /etc/stroop/stroop.toml]

@@ -1,5 +1,6 @@
 //! `stroop aggr`.
 
+use super::begun::Begun;
 use super::taking::Losses;
 use super::volume::removal;
 use super::{area_map, disk, scrub, upkeep};
@@ -12,8 +13,8 @@ use crate::table::{Column, Table};
 use crate::terminal::Terminal;
 use admin_api::{
     AdminError, Administration, AggregateAdd, AggregateCreate, AggregateDelete, AggregateInfo,
-    AggregateOnline, AggregateSet, Code, DiskState, GroupRemove, JournalCopy, JournalCopyState,
-    LeavingGroup, MapShow, Named, ScrubState, duration,
+    AggregateOnline, AggregateSet, Code, DiskState, GroupRemove, JobKind, JournalCopy,
+    JournalCopyState, LeavingGroup, MapShow, Named, ScrubState, duration,
 };
 use units::ByteSize;
 
@@ -177,9 +178,11 @@ fn remove_group(
     }
     confirm(terminal, options, &action, &plan)?;
     let begun = node.group_remove(request)?;
-    Ok(Output::of(name, &begun)?
+    let output = Output::of(name, &begun)?
         .line(format!("{name}: group {group} is being evacuated, and leaves when it is empty"))
-        .next(format!("stroop aggr show {name}")))
+        .next(format!("stroop aggr show {name}"));
+    let begun = Begun { kinds: &[JobKind::Evacuation], aggregate: name, target: None };
+    begun.follow(output, (options, terminal), node)
 }
 
 fn bring_online(

@@ -4,6 +4,7 @@
 //! or by that without `.img`, as long as that means one disk only. The name that a table shows
 //! for a disk may be typed for it.
 
+use super::begun::Begun;
 use super::taking::Losses;
 use crate::arguments::{DiskCommand, Options, SpareCommand};
 use crate::confirm::confirm;
@@ -12,7 +13,7 @@ use crate::table::{Column, Table};
 use crate::terminal::Terminal;
 use admin_api::{
     AdminError, Administration, Code, DiskClear, DiskFail, DiskInfo, DiskReplace, DiskState,
-    RaidKind, SpareAdd, SpareRemove,
+    JobKind, RaidKind, SpareAdd, SpareRemove,
 };
 use std::collections::BTreeSet;
 use units::ByteSize;
@@ -72,7 +73,7 @@ pub(super) fn run(
                 let plan = DiskReplace { dry_run: true, ..request.clone() };
                 losses.confirm((options, terminal), object, || node.disk_replace(&plan))?;
             }
-            replace(node, &request)
+            replace((options, terminal), node, &request)
         }
         DiskCommand::Locate { disk, seconds, off } => {
             super::upkeep::locate(node, disk, if *off { 0 } else { *seconds })
@@ -135,7 +136,11 @@ pub(super) fn members(node: &dyn Administration) -> Result<Vec<DiskInfo>, AdminE
     Ok(node.aggregate_list()?.into_iter().flat_map(|aggregate| aggregate.disks).collect())
 }
 
-fn replace(node: &dyn Administration, request: &DiskReplace) -> Result<Output, AdminError> {
+fn replace(
+    asked: (&Options, &mut Terminal<'_>),
+    node: &dyn Administration,
+    request: &DiskReplace,
+) -> Result<Output, AdminError> {
     let disk = node.disk_replace(request)?;
     let aggregate = disk.aggregate.clone().unwrap_or_default();
     let tense = if request.dry_run { "would take" } else { "takes" };
@@ -147,7 +152,9 @@ fn replace(node: &dyn Administration, request: &DiskReplace) -> Result<Output, A
     if request.dry_run {
         return Ok(output.planned());
     }
-    Ok(output.next(format!("stroop aggr show {aggregate}")))
+    let kinds = &[JobKind::Rebuild, JobKind::Replacement, JobKind::Resync];
+    let begun = Begun { kinds, aggregate: &aggregate, target: Some(&disk.name) };
+    begun.follow(output.next(format!("stroop aggr show {aggregate}")), asked, node)
 }
 
 fn list(node: &dyn Administration) -> Result<Output, AdminError> {

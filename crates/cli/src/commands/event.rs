@@ -6,7 +6,7 @@
 //! Fails: as the server says; a server that ends while events are followed ends that, and the error
 //! says how to go on.
 
-use super::upkeep::let_a_moment_pass;
+use super::moments::let_a_moment_pass;
 use crate::arguments::{EventCommand, EventTailArguments, Format, Options, Since};
 use crate::output::{Output, print_error};
 use crate::quantities::count;

@@ -5,7 +5,7 @@
 //!
 //! Fails: as the server says; waiting for a job that failed or was cancelled fails.
 
-use super::upkeep::{LOOK_INTERVAL, let_a_moment_pass};
+use super::moments::{LOOK_INTERVAL, let_a_moment_pass};
 use crate::arguments::{JobCommand, Options};
 use crate::output::Output;
 use crate::table::{Column, Table};
@@ -26,7 +26,13 @@ pub(super) fn run(
         JobCommand::List => list(node),
         JobCommand::Show { job } => show(&node.job_show(&JobName { job: *job })?),
         JobCommand::Pause { job } => change(node, *job, JobAction::Pause, None),
-        JobCommand::Resume { job, rate } => change(node, *job, JobAction::Resume, *rate),
+        JobCommand::Resume { job, rate } => {
+            let resumed = change(node, *job, JobAction::Resume, *rate)?;
+            if options.wait.is_none() {
+                return Ok(resumed);
+            }
+            wait((options, terminal), node, *job)
+        }
         JobCommand::Cancel { job } => change(node, *job, JobAction::Cancel, None),
         JobCommand::Set { job, rate } => change(node, *job, JobAction::Set, Some(*rate)),
         JobCommand::Wait { job } => wait((options, terminal), node, *job),
@@ -77,12 +83,22 @@ pub(super) fn brief(job: &JobInfo) -> String {
     text
 }
 
-/// Waits until a job is over.
 fn wait(
-    (options, terminal): (&Options, &mut Terminal<'_>),
+    asked: (&Options, &mut Terminal<'_>),
     node: &dyn Administration,
     number: u64,
 ) -> Result<Output, AdminError> {
+    let job = wait_for(asked, node, number)?;
+    verdict(&job)?;
+    show(&job)
+}
+
+/// Waits until a job is over, has to be resumed, or has been waited for long enough.
+pub(super) fn wait_for(
+    (options, terminal): (&Options, &mut Terminal<'_>),
+    node: &dyn Administration,
+    number: u64,
+) -> Result<JobInfo, AdminError> {
     let mut moments = options.answer_wait().as_nanos() / LOOK_INTERVAL.as_nanos();
     let mut has_shown = false;
     let mut job = node.job_show(&JobName { job: number })?;
@@ -100,8 +116,7 @@ fn wait(
     if has_shown {
         let _ = writeln!(terminal.err);
     }
-    verdict(&job)?;
-    show(&job)
+    Ok(job)
 }
 
 /// Whether a job is waited for: it is not over, and nobody has to resume it.

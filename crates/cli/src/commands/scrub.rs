@@ -1,14 +1,22 @@
 //! `stroop scrub`, and a scrub in the few words that tables have room for.
 
-use crate::arguments::ScrubCommand;
+use super::begun::Begun;
+use crate::arguments::{Options, ScrubCommand};
 use crate::output::Output;
 use crate::quantities::count;
+use crate::terminal::Terminal;
 use admin_api::{
-    AdminError, Administration, Named, ScrubAction, ScrubChange, ScrubInfo, ScrubState, duration,
+    AdminError, Administration, JobKind, Named, ScrubAction, ScrubChange, ScrubInfo, ScrubState,
+    duration,
 };
 use units::ByteSize;
 
-pub(super) fn run(command: &ScrubCommand, node: &dyn Administration) -> Result<Output, AdminError> {
+pub(super) fn run(
+    command: &ScrubCommand,
+    options: &Options,
+    node: &dyn Administration,
+    terminal: &mut Terminal<'_>,
+) -> Result<Output, AdminError> {
     let change = |aggregate: &String, action, rate: Option<ByteSize>| ScrubChange {
         aggregate: aggregate.clone(),
         action,
@@ -25,13 +33,14 @@ pub(super) fn run(command: &ScrubCommand, node: &dyn Administration) -> Result<O
     let aggregate = &change.aggregate;
     let output =
         Output::of(aggregate, &scrub)?.line(format!("{aggregate}: scrub {}", brief(&scrub)));
-    Ok(match change.action {
-        ScrubAction::Pause => output.next(format!("stroop scrub resume {aggregate}")),
-        ScrubAction::Stop => output,
+    match change.action {
+        ScrubAction::Pause => Ok(output.next(format!("stroop scrub resume {aggregate}"))),
+        ScrubAction::Stop => Ok(output),
         ScrubAction::Start | ScrubAction::Resume => {
-            output.next(format!("stroop scrub status {aggregate}"))
+            let begun = Begun { kinds: &[JobKind::Scrub], aggregate, target: None };
+            begun.follow(output, (options, terminal), node)
         }
-    })
+    }
 }
 
 /// `ok, 6d ago`, `running 54%`, `found 3, repaired 3`.

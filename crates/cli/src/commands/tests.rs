@@ -300,7 +300,8 @@ fn jobs_are_listed_and_shown() {
 fn the_rate_of_a_job_is_part_of_what_begins_it_and_is_changed_by_number() {
     let session = Session::with_disks(6);
     session.ok("stroop aggr create a1 --disks 4 --raid 4");
-    session.ok("stroop disk replace d4 d5 --rate 10M");
+    let told = session.ok("stroop disk replace d4 d5 --rate 10M");
+    assert!(told.ends_with("next: ./stroop --config x job wait 1\n"), "{told}");
     let rate = |job: u64| {
         session.json(&format!("stroop job show {job}"))["rate_limit_bytes_per_second"].clone()
     };
@@ -491,7 +492,7 @@ fn scrubs_are_started_paused_and_stopped() {
     let session = with_volume();
     assert!(session.ok("stroop status").contains("never"));
     let started = session.ok("stroop scrub start a1 --rate 200M");
-    assert!(started.starts_with("a1: scrub running 0%\nnext: "), "{started}");
+    assert_eq!(started, "a1: scrub running 0%\nnext: ./stroop --config x job wait 1\n");
     let json = session.json("stroop scrub status a1");
     assert_eq!(json["rate_bytes_per_second"], 200 << 20);
     assert_eq!(json["state"], "running");
@@ -499,6 +500,10 @@ fn scrubs_are_started_paused_and_stopped() {
     assert!(session.ok("stroop scrub pause a1").contains(" scrub resume a1"));
     assert!(session.ok("stroop aggr list").contains("paused at 0%"));
     session.ok("stroop scrub resume a1");
+    session.ok("stroop scrub pause a1");
+    let error = session.fails("stroop scrub resume a1 --wait 0s", 7);
+    assert!(error.contains("job '1' (timed out, exit 7)\n  it goes on: running 0%"), "{error}");
+    assert_eq!(session.json("stroop scrub status a1")["state"], "running");
     assert_eq!(session.ok("stroop scrub stop a1"), "a1: scrub stopped at 0%\n");
     session.fails("stroop scrub stop a1", 4);
     session.fails("stroop scrub start a9", 3);

@@ -6,6 +6,7 @@
 //! Fails: as the server says of the disk that could not be zeroed.
 
 use super::disk::{path_of, resolve};
+use super::moments::let_a_moment_pass;
 use crate::arguments::Options;
 use crate::confirm::confirm;
 use crate::output::Output;
@@ -13,12 +14,7 @@ use crate::terminal::Terminal;
 use admin_api::{
     AdminError, Administration, Code, DiskInfo, DiskLocate, DiskLocated, DiskState, DiskZero,
 };
-use platform::sync::{Condvar, Mutex};
-use std::time::Duration;
 use units::shell_word;
-
-/// How often the server is asked how far it is.
-pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// `stroop disk locate`.
 pub(super) fn locate(
@@ -103,11 +99,6 @@ pub(super) fn wait_for_zeroing(
         }
         let_a_moment_pass();
     }
-}
-
-/// Waits before the server is asked again: it tells of nothing by itself, it only answers.
-pub(super) fn let_a_moment_pass() {
-    Condvar::new().wait_for(&mut Mutex::new(()).lock(), LOOK_INTERVAL);
 }
 
 /// Something was not done to a disk.

@@ -11,7 +11,7 @@
 //! `--wait` says how long and jobs go on.
 
 use super::job::{brief, goes_on, over, title, verdict};
-use super::upkeep::{LOOK_INTERVAL, let_a_moment_pass};
+use super::moments::{LOOK_INTERVAL, let_a_moment_pass};
 use crate::arguments::{Format, Options};
 use crate::output::print_error;
 use crate::table::printable;

@@ -197,7 +197,8 @@ fn the_rate_of_a_scrub_is_set_by_number() {
         assert_eq!(job(&place, 1)["rate_limit_bytes_per_second"], scrub);
         scrub
     };
-    place.ok(&["scrub", "start", "a1", "--rate", "1M"]);
+    let begun = place.ok(&["scrub", "start", "a1", "--rate", "1M"]);
+    assert!(begun.ends_with(" job wait 1\n"), "{begun}");
     assert_eq!(rate(), 1 << 20);
     place.ok(&["job", "pause", "1"]);
     place.ok(&["job", "set", "1", "--rate", "2M"]);
@@ -206,5 +207,24 @@ fn the_rate_of_a_scrub_is_set_by_number() {
     assert_eq!(rate(), 3 << 20);
     place.ok(&["job", "set", "1", "--rate", "none"]);
     place.ok(&["job", "wait", "1"]);
+    server.stop();
+}
+
+/// Who asks for it waits for the job that he began, and hears by the exit status what came of it.
+#[test]
+fn a_command_waits_for_its_job() {
+    let (place, server) = Place::with_volume_on("6x256M", ("4", "raid4"));
+    let waited = |words: &[&str]| place.ok(&[words, &["--wait", "5m"]].concat());
+    let told = waited(&["scrub", "start", "a1"]);
+    assert!(told.ends_with("job 1: scrub of all disks in a1, succeeded\n"), "{told}");
+    let told = waited(&["disk", "replace", "d4", "d5"]);
+    assert!(told.contains("\njob 2: replacement of d5 in a1, succeeded\n"), "{told}");
+    place.ok(&["disk", "fail", "d3", "--yes"]);
+    let replace = ["disk", "replace", "d3", "d6", "--rate", "1M"];
+    let error = place.refused(&[&replace[..], &["--wait", "0s"]].concat(), 7);
+    assert!(error.contains("job '3' (timed out, exit 7)\n  it goes on"), "{error}");
+    place.ok(&["job", "pause", "3"]);
+    let told = waited(&["job", "resume", "3", "--rate", "none"]);
+    assert!(told.contains("succeeded"), "{told}");
     server.stop();
 }

@@ -1,7 +1,7 @@
 //! A state directory with disks, and the real binary on it.
 //!
-//! Every wait is for an event (a line of the log, the end of a process), never for time. A test whose
-//! event never comes is ended by its watchdog, which says what the place was asked last.
+//! Every wait is for an event (a line of the log, the end of a process), never for time. A test
+//! whose event never comes is ended by its watchdog, which says what the place was asked last.
 
 mod watchdog;
 

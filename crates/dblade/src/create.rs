@@ -4,8 +4,7 @@
 //! that the disks hold no aggregate: a crash on the way leaves labelled disks without a superblock,
 //! which `--force` takes again.
 //!
-//! Fails: [`EngineError`]. Until the first consistency point the labels and the log are taken back
-//! ([`crate::unmaking`]).
+//! Fails: [`EngineError`]. The labels and the log are taken back ([`crate::unmaking`]).
 
 use crate::engine::{Done, Engine};
 use crate::error::EngineError;
@@ -208,13 +207,13 @@ impl Engine {
             (record, VolumeKind::Traditional(volume))
         });
         let (this, same) = (Arc::clone(self), Arc::clone(&aggregate));
-        let first = move || this.create_first_image(&same, volume, done);
+        let first = move || this.create_first_image((&same, begun), volume, done);
         log_copies::join_on_disks(self, &aggregate, Box::new(first));
     }
 
     fn create_first_image(
         self: &Arc<Self>,
-        aggregate: &Arc<Aggregate>,
+        (aggregate, begun): (&Arc<Aggregate>, Begun),
         volume: Option<(VolumeRecord, VolumeKind)>,
         done: Done<()>,
     ) {
@@ -222,7 +221,7 @@ impl Engine {
         let (this, same) = (Arc::clone(self), Arc::clone(aggregate));
         aggregate.request_consistency_point(Some(Box::new(move |outcome| {
             if let Err(error) = outcome {
-                return done(Err(error.into()));
+                return unmaking::close(&this, (same, begun), error.into(), done);
             }
             let log = Arc::clone(&same.parts.log);
             let served = move |_| {

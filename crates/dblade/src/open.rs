@@ -16,6 +16,7 @@ use crate::engine::{Done, Engine, LostLog};
 use crate::error::EngineError;
 use crate::log_copies;
 use crate::names::served_name;
+use crate::outages::Remains;
 use crate::served::{ServedVolume, VolumeKind};
 use affinity::{Access, AffinityId, Outcome};
 use aggregate::{
@@ -153,10 +154,11 @@ impl Engine {
 impl Opening {
     /// Ends it without the aggregate; what it made goes when nobody uses it any more.
     pub fn give_up(self, error: EngineError) {
-        let mut remains = vec![self.store.remains()];
-        remains.extend(self.log.as_ref().map(|log| log.remains()));
+        let mut parts = vec![self.store.remains()];
+        parts.extend(self.log.as_ref().map(|log| log.remains()));
         let affinity = self.affinities.map(|(affinity, _)| affinity);
-        self.engine.leave(self.identity.aggregate, remains, affinity);
+        let aggregate = self.identity.aggregate;
+        self.engine.leave(Remains { aggregate, parts, affinity, then: None });
         (self.done)(Err(error));
     }
 

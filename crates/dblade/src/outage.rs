@@ -19,12 +19,10 @@ use crate::engine::{AwayVolumes, Engine};
 use crate::outages::{Outage, Remains};
 use crate::served::ServedVolume;
 use crate::summary::AggregateSummary;
-use affinity::AffinityId;
 use aggregate::Aggregate;
 #[cfg(doc)]
 use file_service::FsError;
-use std::any::Any;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use units::{AggregateUuid, VolumeUuid};
 
 impl Engine {
@@ -137,34 +135,61 @@ impl Engine {
         // From here on clients are told to wait, and never that a handle is stale.
         self.register.write().away.insert(identity, away);
         own.iter().for_each(|served| self.unregister_volume(served));
-        let parts = &aggregate.parts;
-        // Whatever uses the aggregate uses its store.
-        let remains = vec![parts.store.remains(), parts.log.remains()];
-        self.outages.lock().away.insert(identity, outage);
-        self.leave(identity, remains, Some(parts.affinity));
-        self.aggregates.lock().remove(&parts.identity.name);
+        if !self.leave_service(aggregate, Some(outage)) {
+            // It is deleted just now, and nobody shall wait for it.
+            self.register.write().away.remove(&identity);
+        }
     }
 
-    /// Keeps in mind what is left of an aggregate.
-    pub(crate) fn leave(
-        &self,
-        aggregate: AggregateUuid,
-        parts: Vec<Weak<dyn Any + Send + Sync>>,
-        affinity: Option<AffinityId>,
-    ) {
-        let mut outages = self.outages.lock();
-        outages.remains.push(Remains { aggregate, parts, affinity });
+    /// An aggregate leaves service, for a while if there is an outage. `false`: it has left before.
+    pub(crate) fn leave_service(&self, aggregate: &Arc<Aggregate>, outage: Option<Outage>) -> bool {
+        let parts = &aggregate.parts;
+        let identity = parts.identity.aggregate;
+        {
+            let mut outages = self.outages.lock();
+            let affinity = Some(parts.affinity);
+            // Who is second would take the same affinities away again.
+            if outages.remains.iter().any(|one| one.affinity == affinity) {
+                return false;
+            }
+            // Whatever uses the aggregate uses its store.
+            let left = vec![parts.store.remains(), parts.log.remains()];
+            outages.remains.push(Remains {
+                aggregate: identity,
+                parts: left,
+                affinity,
+                then: None,
+            });
+            outages.away.extend(outage.map(|outage| (identity, outage)));
+        }
+        let mut aggregates = self.aggregates.lock();
+        // Another one may have the name by now.
+        if aggregates.get(&parts.identity.name).is_some_and(|one| Arc::ptr_eq(one, aggregate)) {
+            aggregates.remove(&parts.identity.name);
+        }
+        true
+    }
+
+    /// Keeps in mind what is left of an aggregate that did not get into service.
+    pub(crate) fn leave(&self, remains: Remains) {
+        self.outages.lock().remains.push(remains);
     }
 
     /// Takes away what nobody uses any more.
     fn sweep(&self) {
-        let mut outages = self.outages.lock();
-        outages.remains.retain_mut(|one| {
+        let mut next = Vec::new();
+        self.outages.lock().remains.retain_mut(|one| {
             if one.parts.iter().any(|part| part.strong_count() > 0) {
                 return true;
             }
-            one.affinity.is_some_and(|affinity| !self.scheduler.remove_tree_if_idle(affinity))
+            let is_busy =
+                one.affinity.is_some_and(|affinity| !self.scheduler.remove_tree_if_idle(affinity));
+            if !is_busy {
+                next.extend(one.then.take());
+            }
+            is_busy
         });
+        next.into_iter().for_each(|then| then());
     }
 
     /// Lets clients find an aggregate that was opened.

@@ -32,4 +32,9 @@ pub(crate) struct Remains {
     pub parts: Vec<Weak<dyn Any + Send + Sync>>,
     /// Its Aggregate affinity, with all beneath.
     pub affinity: Option<AffinityId>,
+    /// What is done when nothing is left.
+    pub then: Option<Continuation>,
 }
+
+/// What is done later.
+pub(crate) type Continuation = Box<dyn FnOnce() + Send>;

@@ -15,7 +15,6 @@
 use crate::engine::{Done, Engine, LogProvider, LogUnavailable};
 use crate::error::EngineError;
 use crate::log_places;
-use aggregate::Aggregate;
 use ondisk::log::{LOG_HEADER_BLOCKS, LogHeader};
 use platform::{Disk, DiskError};
 use std::sync::Arc;
@@ -38,15 +37,9 @@ pub(crate) fn retire(engine: &Arc<Engine>, name: &str, done: Done<()>) {
         }
     }
     aggregate.halt();
-    forget(engine, &aggregate);
+    // If it has lost its disks just now it is out of service already.
+    engine.leave_service(&aggregate, None);
     done(Ok(()));
-}
-
-fn forget(engine: &Engine, aggregate: &Arc<Aggregate>) {
-    let parts = &aggregate.parts;
-    let remains = vec![parts.store.remains(), parts.log.remains()];
-    engine.leave(parts.identity.aggregate, remains, Some(parts.affinity));
-    engine.aggregates.lock().remove(&parts.identity.name);
 }
 
 /// What became of the log of an aggregate that is deleted.

@@ -1,15 +1,17 @@
 //! What was written of an aggregate that could not be made is taken back: the labels of its disks,
 //! and its log.
 //!
-//! Invariants: only labels of this aggregate are erased, before it has a superblock and before
-//! anything else was asked of its disks.
+//! Invariants: only labels of this aggregate are erased, before anything else was asked of its
+//! disks or when all of that has ended: no write of it lands on a disk that is another's by then.
 //!
-//! Fails: never; a disk that cannot be erased keeps a label of an aggregate without a superblock,
-//! and the log of the server says so.
+//! Fails: never; a disk that cannot be erased keeps the label of an aggregate that nobody has, and
+//! the log of the server says so.
 
 use crate::engine::{Done, Engine};
 use crate::error::EngineError;
+use crate::outages::Remains;
 use crate::retiring::{self, LogRemoval};
+use aggregate::Aggregate;
 use media::{Device, MediaError};
 use platform::Disk;
 use platform::completion::{Sender, gather};
@@ -20,6 +22,24 @@ use units::AggregateUuid;
 pub(crate) struct Begun {
     pub aggregate: AggregateUuid,
     pub disks: Vec<Arc<dyn Disk>>,
+}
+
+/// The first consistency point failed. A part of it may be under way still, on disks that hang:
+/// what was begun is taken back when nothing is.
+pub(crate) fn close(
+    engine: &Arc<Engine>,
+    (aggregate, begun): (Arc<Aggregate>, Begun),
+    error: EngineError,
+    done: Done<()>,
+) {
+    aggregate.halt();
+    let (parts, this) = (&aggregate.parts, Arc::clone(engine));
+    engine.leave(Remains {
+        aggregate: begun.aggregate,
+        parts: vec![parts.store.remains(), parts.log.remains()],
+        affinity: Some(parts.affinity),
+        then: Some(Box::new(move || give_up(&this, begun, error, done))),
+    });
 }
 
 /// Takes back what was begun, and then says why it failed.

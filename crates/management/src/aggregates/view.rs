@@ -48,6 +48,15 @@ impl Aggregates {
         list
     }
 
+    /// An aggregate that is in service, or was since the start.
+    pub(crate) fn info_of(&self, aggregate: &AggregateUuid) -> Option<AggregateInfo> {
+        let summaries = self.node.engine.aggregate_summaries();
+        let found = summaries.iter().find(|summary| summary.identity == *aggregate);
+        found
+            .and_then(|summary| self.aggregate_info(summary))
+            .or_else(|| self.gone_meanwhile(aggregate))
+    }
+
     /// An aggregate that lost more disks than it can do without a moment ago.
     fn gone_meanwhile(&self, aggregate: &AggregateUuid) -> Option<AggregateInfo> {
         let outages = self.node.engine.outages();

@@ -2,7 +2,9 @@
 //! by reading the disk every other second, which shows at its own light.
 //!
 //! Invariants: reads only; a light that was lit is put out when the time is over, or the node ends.
-//! A disk that shows itself is free to be used: whoever opens it is given the same handle.
+//! A disk that shows itself is free to be used: whoever opens it is given the same handle. That of
+//! an aggregate is given to nobody once the aggregate has let go of the disk: what it still writes
+//! would land on the disk of another.
 //!
 //! Fails: a disk that cannot be read is closed, for it may be opened again when it works. The
 //! light of its slot stays lit: that is the disk which somebody is about to pull out. Without such
@@ -68,6 +70,15 @@ impl Locating {
             }
             !is_over
         });
+    }
+
+    /// A disk that shows itself is its aggregate's no more: it is read no longer, and nobody is
+    /// given the aggregate's handle. The light of its slot stays.
+    pub(crate) fn close(&self, name: &str) {
+        if let Some(one) = self.0.lock().get_mut(name) {
+            one.end();
+            one.disk = None;
+        }
     }
 
     /// A disk that showed itself begins anew, or no longer does.

@@ -7,6 +7,7 @@
 pub(crate) mod deleted;
 pub(crate) mod labels;
 pub(crate) mod locating;
+mod looks;
 pub(crate) mod names;
 mod owner;
 pub(crate) mod shown;

@@ -10,6 +10,7 @@
 
 use crate::disks::deleted::{Deleted, DeletedAggregates};
 use crate::disks::locating::Locating;
+use crate::disks::looks::{Looks, Mark};
 use crate::disks::names::DiskNames;
 use crate::disks::upkeep::Upkeep;
 use crate::patience::Patience;
@@ -38,6 +39,15 @@ pub(crate) enum Content {
     Unknown(MediaError),
 }
 
+impl Content {
+    fn label(&self) -> Option<&DiskLabel> {
+        match self {
+            Self::Member(_, label) | Self::CutOff(label, _) => Some(label),
+            Self::Other(_) | Self::Unknown(_) => None,
+        }
+    }
+}
+
 struct Held {
     disk: Arc<dyn Disk>,
     aggregate: String,
@@ -58,6 +68,8 @@ pub(crate) struct DiskTable {
     pub(crate) upkeep: Upkeep,
     /// Those that show where they are.
     pub(crate) locating: Locating,
+    /// Those of which a look needs no flush.
+    looks: Looks,
 }
 
 impl DiskTable {
@@ -69,7 +81,8 @@ impl DiskTable {
         waits: Waits,
     ) -> Self {
         let (held, upkeep, locating) = (Mutex::default(), Upkeep::default(), Locating::default());
-        Self { source, watch, waits, deleted, short_names, held, upkeep, locating }
+        let looks = Looks::default();
+        Self { source, watch, waits, deleted, short_names, held, upkeep, locating, looks }
     }
 
     /// What the requests of a disk came to.
@@ -124,6 +137,7 @@ impl DiskTable {
         let mut held = self.held.lock();
         for disk in disks {
             self.upkeep.forget_failure(disk.name());
+            self.looks.forget(disk.name());
             let (disk, aggregate) = (Arc::clone(disk), aggregate.to_owned());
             let before = held.insert(disk.name().to_owned(), Held { disk, aggregate });
             assert!(before.is_none(), "a disk belongs to one aggregate");
@@ -135,13 +149,16 @@ impl DiskTable {
     pub(crate) fn give_up(&self, name: &str) {
         let held = self.held.lock().remove(name);
         if let Some(held) = held {
+            self.locating.close(name);
             self.watch.let_go(&held.disk);
         }
     }
 
     /// A disk belongs to no aggregate in service any more.
     pub(crate) fn release(&self, name: &str) {
-        self.held.lock().remove(name);
+        if self.held.lock().remove(name).is_some() {
+            self.locating.close(name);
+        }
     }
 
     /// A disk that is open here.
@@ -162,9 +179,13 @@ impl DiskTable {
 
     /// Lets go of an aggregate's disks that have no place in it any more, and holds no others.
     pub(crate) fn keep(&self, aggregate: &str, names: &[&str]) {
-        let is_kept =
-            |name: &str, held: &Held| held.aggregate != aggregate || names.contains(&name);
-        self.held.lock().retain(|name, held| is_kept(name, held));
+        self.held.lock().retain(|name, held| {
+            let is_kept = held.aggregate != aggregate || names.contains(&name.as_str());
+            if !is_kept {
+                self.locating.close(name);
+            }
+            is_kept
+        });
     }
 
     /// The disks of an aggregate in service.
@@ -216,6 +237,7 @@ impl DiskTable {
                 .because(format!("it belongs to aggregate {}", held.aggregate))
                 .try_next("stroop disk list"));
         }
+        self.looks.forget(name);
         self.open(name).map_err(|error| {
             let error = MediaError::from(error);
             AdminError::new(code_of_media(&error), message, name).because(error.to_string())
@@ -283,34 +305,42 @@ impl DiskTable {
             Ok(disk) => disk,
             Err(error) => return Content::Unknown(error.into()),
         };
-        // A process that was killed may have written or erased the label and not flushed it. What
-        // is decided by it would be undone by a power cut. Of a disk that cannot be flushed a label
-        // is believed, and that there is none is not.
-        let flushed = self.waits.wait_for(|done| disk.flush(done));
-        let doubt = match flushed.unwrap_or_else(|| Err(gone_error(name))) {
-            Ok(()) => None,
-            Err(error @ (DiskError::Gone { .. } | DiskError::Hung { .. })) => {
-                return Content::Unknown(error.into());
-            }
-            Err(error) => Some(error),
-        };
         let label = |disk: &Arc<dyn Disk>| {
             let read = self.waits.wait_for(|done| media::read_label(disk, done));
             read.unwrap_or_else(|| Err(gone(name)))
         };
         let same = Arc::clone(&disk);
-        match self.waits.wait_for(|done| media::open(same, done)).unwrap_or_else(|| Err(gone(name)))
-        {
-            Ok(device) => Content::Member(disk, Box::new(device.label())),
+        let opened = self.waits.wait_for(|done| media::open(same, done));
+        let found = match opened.unwrap_or_else(|| Err(gone(name))) {
+            Ok(device) => Content::Member(Arc::clone(&disk), Box::new(device.label())),
             Err(short @ MediaError::Shrunk { .. }) => match label(&disk) {
                 Ok(label) => Content::CutOff(Box::new(label), short),
-                Err(error) => Content::Unknown(error),
+                Err(error) => return Content::Unknown(error),
             },
-            Err(MediaError::NoLabel { .. }) => match doubt {
-                None => Content::Other(disk),
-                Some(error) => Content::Unknown(error.into()),
-            },
-            Err(error) => Content::Unknown(error),
+            Err(MediaError::NoLabel { .. }) => Content::Other(Arc::clone(&disk)),
+            Err(error) => return Content::Unknown(error),
+        };
+        self.make_durable(&disk, found)
+    }
+
+    /// What was found, once a power cut does not undo it. Of a disk that cannot be flushed a label
+    /// is believed, and that there is none is not.
+    fn make_durable(&self, disk: &Arc<dyn Disk>, found: Content) -> Content {
+        let (name, mark) = (disk.name(), Mark::of(found.label()));
+        if self.looks.is_durable(name, mark) {
+            return found;
+        }
+        let flushed = self.waits.wait_for(|done| disk.flush(done));
+        match flushed.unwrap_or_else(|| Err(gone_error(name))) {
+            Ok(()) => {
+                self.looks.note(name, mark);
+                found
+            }
+            Err(error) => {
+                let is_lost = matches!(error, DiskError::Gone { .. } | DiskError::Hung { .. });
+                let is_doubtful = is_lost || matches!(found, Content::Other(_));
+                if is_doubtful { Content::Unknown(error.into()) } else { found }
+            }
         }
     }
 }
@@ -430,21 +460,45 @@ mod tests {
         let world = SimulatedWorld::new(1);
         let table = table_of(&world);
         let disk = world.add_disk("d1", media::DISK_BLOCKS_MIN);
-        let is_unused =
-            || table.info_unless_held("d1").is_some_and(|info| info.state == DiskState::Unused);
-        assert!(is_unused());
+        let is_unused = |table: &DiskTable| {
+            table.info_unless_held("d1").is_some_and(|info| info.state == DiskState::Unused)
+        };
+        assert!(is_unused(&table));
         // By a process that is killed before it flushes.
         world.wait(|done| disk.write(0, vec![units::Block::shared(&[7; 4096])], done)).unwrap();
         world.kill();
-        assert!(!is_unused());
+        let table = table_of(&world);
+        assert!(!is_unused(&table));
         world.power_cut_with(Fate::AllLost);
-        assert!(!is_unused(), "as it was told before");
+        assert!(!is_unused(&table), "as it was told before");
         let disk = world.disk("d1").unwrap();
         world.wait(|done| disk.write(0, vec![units::Block::shared(&[0; 4096])], done)).unwrap();
-        assert!(is_unused());
+        assert!(is_unused(&table));
         let rates = FaultRates { write_error_per_million: 1_000_000, ..FaultRates::default() };
         world.set_fault_rates(disk.name(), rates);
+        assert!(matches!(table.look("d1"), Content::Other(_)), "nothing has changed");
+        // It is opened to be written to.
+        drop(table.open_free(&["d1".to_owned()]).unwrap());
         assert!(matches!(table.look("d1"), Content::Unknown(_)), "it cannot be flushed");
+    }
+
+    /// What its aggregate wrote late landed on the disk of another.
+    #[test]
+    fn regression_a_disk_that_shows_itself_is_not_given_away_by_its_aggregates_handle() {
+        let (table, disk) = table();
+        let lets_go: [fn(&DiskTable); 3] = [
+            |table| table.keep("a1", &[]),
+            |table| table.release("d1"),
+            |table| table.give_up("d1"),
+        ];
+        for let_go in lets_go {
+            table.hold("a1", std::slice::from_ref(&disk));
+            table.locating.begin("d1", Some(Arc::clone(&disk)), u64::MAX, None);
+            assert!(table.locating.disk("d1").is_some());
+            let_go(&table);
+            assert!(table.locating.disk("d1").is_none());
+            table.locating.forget("d1");
+        }
     }
 
     #[test]

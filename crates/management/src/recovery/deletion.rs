@@ -15,12 +15,13 @@
 //!   nothing back.
 //! - A dry run reads, and writes nothing.
 //!
-//! Fails: by `AdminError`; nothing has changed then.
+//! Fails: by `AdminError`; nothing has changed then, unless the engine stops meanwhile: the next
+//! start does the rest then.
 
 use crate::disks::deleted::Deleted;
 use crate::disks::labels::Found;
 use crate::recovery::room::Recovery;
-use admin_api::{AdminError, AggregateDelete, AggregateInfo, Code, DiskState, Removal};
+use admin_api::{AdminError, AggregateDelete, Code, DiskState, Removal};
 use aggregate::Aggregate;
 use dblade::{ServedVolume, VolumeKind};
 use std::collections::{BTreeMap, BTreeSet};
@@ -100,10 +101,7 @@ impl Recovery {
 
     /// Nobody waits for the aggregate any more, and its disks are nobody's.
     pub(super) fn forget(&self, identity: AggregateUuid, name: &str) {
-        // Another aggregate of this name may be in service, and keeps its disks.
-        if self.node.engine.aggregate_named(name).is_none() {
-            self.disks.keep(name, &[]);
-        }
+        self.let_go_of(name);
         self.node.offline.lock().retain(|one| one.identity != identity);
         self.node.engine.forget_deleted(identity);
         self.node.front_ends.set_away(identity, false);
@@ -111,6 +109,14 @@ impl Recovery {
             if self.node.engine.is_gone(of) {
                 self.node.front_ends.forget_exports(&volume);
             }
+        }
+    }
+
+    /// The disks of an aggregate that has left service are nobody's. Another aggregate of its name
+    /// may be in service, and keeps its own.
+    pub(super) fn let_go_of(&self, name: &str) {
+        if self.node.engine.aggregate_named(name).is_none() {
+            self.disks.keep(name, &[]);
         }
     }
 
@@ -140,7 +146,7 @@ impl Recovery {
             None => self.check_abandoned(wanted, &identity)?,
         };
         let there = self.disks_there(&identity, &name)?;
-        let missing = self.missing(&identity, &name, &there);
+        let missing = self.missing(&identity, &there);
         Ok(Doomed { identity, name, served, there, missing, volumes })
     }
 
@@ -277,12 +283,7 @@ impl Recovery {
     }
 
     /// The disks of an aggregate that are not there.
-    fn missing(
-        &self,
-        identity: &AggregateUuid,
-        name: &str,
-        there: &BTreeMap<DiskUuid, String>,
-    ) -> Vec<String> {
+    fn missing(&self, identity: &AggregateUuid, there: &BTreeMap<DiskUuid, String>) -> Vec<String> {
         let offline =
             self.node.offline.lock().iter().find(|one| one.identity == *identity).cloned();
         if let Some(offline) = offline {
@@ -290,9 +291,8 @@ impl Recovery {
             let absent = absent.filter(|disk| !there.contains_key(disk));
             return absent.map(|disk| format!("({disk})")).collect();
         }
-        let known = self.aggregates.aggregate_list();
-        let is_it = |info: &&AggregateInfo| info.name == name;
-        let disks = known.iter().find(is_it).into_iter().flat_map(|info| &info.disks);
+        let known = self.aggregates.info_of(identity);
+        let disks = known.iter().flat_map(|info| &info.disks);
         let is_lost = |state| matches!(state, DiskState::Missing | DiskState::Failed);
         let is_there = |disk: &str| there.values().any(|name| name == disk);
         let missing = disks.filter(|disk| is_lost(disk.state) || !is_there(&disk.name));
@@ -322,7 +322,7 @@ fn consequences(doomed: &Doomed, left: &Deleted, journal: Option<String>) -> Vec
     lines.extend(journal.map(|journal| match left.has_journal {
         true => format!(
             "{journal} is not removed yet, and is as soon as that can be done; a device that is \
-             gone or that another aggregate uses is left as it is after two minutes"
+             gone or that another aggregate uses is left as it is after about a minute"
         ),
         false => format!("{journal} is removed"),
     }));

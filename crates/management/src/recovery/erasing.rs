@@ -86,7 +86,7 @@ impl Recovery {
         names.retain(|name| !self.disks.is_held(name));
         let mut are_all_seen = true;
         for name in names {
-            if self.checks.table.has_disk(&name) {
+            if self.checks.table.has_disk(&name) || self.disks.upkeep.is_under_way(&name) {
                 are_all_seen = false;
                 continue;
             }

@@ -70,6 +70,8 @@ impl Recovery {
         let mut found: BTreeSet<AggregateUuid> = away.map(|one| one.summary.identity).collect();
         let offline = self.node.offline.lock();
         found.extend(offline.iter().filter(|one| one.name == name).map(|one| one.identity));
+        // One that is deleted has parts that are not erased yet.
+        found.retain(|identity| !self.disks.deleted.has(identity));
         match (found.first(), found.len()) {
             (Some(identity), 1) => Ok(*identity),
             (None, _) => Err(AdminError::missing(MESSAGE, "aggregate", name)),

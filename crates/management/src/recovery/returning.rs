@@ -22,7 +22,7 @@ use crate::exports;
 use crate::node::OfflineAggregate;
 use crate::recovery::room::Recovery;
 use crate::recovery::start::Unopened;
-use dblade::{AggregateSummary, LostLog};
+use dblade::{AggregateSummary, LostLog, Outage};
 use platform::mutation::{self, Rule};
 use raid::{MemberState, MemberStatus};
 use std::collections::BTreeMap;
@@ -45,8 +45,8 @@ impl Recovery {
         let _turn = self.node.turn();
         let (outages, missing) = (self.node.engine.outages(), self.missing_disks());
         self.aggregates.let_go_of_former_disks();
-        for outage in &outages {
-            self.disks.keep(&outage.summary.name, &[]);
+        for Outage { summary, .. } in &outages {
+            self.let_go_of(&summary.name);
         }
         for (aggregate, members) in &missing {
             // What failed is open by a handle that is dead, unless the aggregate got the disk anew.
@@ -63,6 +63,7 @@ impl Recovery {
             offline
                 .chain(away)
                 .filter(|(identity, _)| !self.checks.table.is_at_rest(identity))
+                .filter(|(identity, _)| !self.disks.deleted.has(identity))
                 .collect()
         };
         let mut names = self.disks.names();

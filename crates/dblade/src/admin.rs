@@ -9,7 +9,7 @@ use crate::change::owed;
 use crate::engine::{Done, Engine};
 use crate::error::EngineError;
 use crate::features::{self, FeatureInUse};
-use crate::retiring::LogRemoval;
+use crate::retiring::LogCopy;
 use crate::served::{ServedVolume, VolumeKind};
 use crate::summary::{AggregateSummary, SnapshotSummary, VolumeSummary};
 use crate::{log_copies, log_places, names, offline, retiring, service};
@@ -339,10 +339,10 @@ impl Engine {
         retiring::retire(self, name, done);
     }
 
-    /// Takes away the log of an aggregate that is deleted, if there is one. It may wait for a place
-    /// that hangs.
-    pub fn remove_log(&self, aggregate: AggregateUuid, done: Done<LogRemoval>) {
-        retiring::remove_log(self, aggregate, done);
+    /// The places beside its disks where the log of a deleted aggregate may be, to take it away.
+    #[must_use]
+    pub fn log_copies_outside(&self, aggregate: AggregateUuid) -> Vec<LogCopy> {
+        retiring::copies(self, aggregate)
     }
 
     /// The features of the format that an aggregate uses, its disks, volumes and log included.

@@ -62,7 +62,7 @@ pub use nvlog::{CopyState, CopyStatus};
 pub use open::Recovery;
 pub use outages::Outage;
 pub use probe::Probe;
-pub use retiring::LogRemoval;
+pub use retiring::{LogCopy, LogRemoval};
 pub use served::{ServedVolume, VolumeKind, VolumeNames};
 pub use service::Service;
 pub use summary::{AggregateSummary, SnapshotSummary, VolumeSummary};

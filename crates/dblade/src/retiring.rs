@@ -51,29 +51,44 @@ pub enum LogRemoval {
     Left(String),
 }
 
-/// See [`Engine::remove_log`].
-pub(crate) fn remove_log(engine: &Engine, aggregate: AggregateUuid, done: Done<LogRemoval>) {
-    let places = log_places::outside(engine, aggregate);
-    remove_from(places, aggregate, Ok(LogRemoval::Removed), done);
+impl LogRemoval {
+    /// What became of two copies.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        if self == Self::Removed { other } else { self }
+    }
 }
 
-/// Takes the log away from all places. One that fails does not keep it in the others.
-fn remove_from(
-    mut places: Vec<Arc<dyn LogProvider>>,
+/// A place beside its disks where a copy of an aggregate's log may be.
+pub struct LogCopy {
+    place: Arc<dyn LogProvider>,
     aggregate: AggregateUuid,
+}
+
+impl LogCopy {
+    /// Takes the copy away. The thread of the caller waits if the place hangs.
+    pub fn remove(self, done: Done<LogRemoval>) {
+        remove_copy(&*self.place, self.aggregate, done);
+    }
+}
+
+/// See [`Engine::log_copies_outside`].
+pub(crate) fn copies(engine: &Engine, aggregate: AggregateUuid) -> Vec<LogCopy> {
+    let places = log_places::outside(engine, aggregate).into_iter();
+    places.map(|place| LogCopy { place, aggregate }).collect()
+}
+
+/// Takes copies away, one after another. One that fails does not keep the others.
+pub(crate) fn remove_all(
+    mut copies: Vec<LogCopy>,
     outcome: Result<LogRemoval, EngineError>,
     done: Done<LogRemoval>,
 ) {
-    let Some(place) = places.pop() else { return done(outcome) };
-    let removed = move |removed: Result<LogRemoval, EngineError>| {
-        let both = match (outcome, removed) {
-            (Err(error), _) | (_, Err(error)) => Err(error),
-            (Ok(LogRemoval::Removed), Ok(other)) => Ok(other),
-            (Ok(left), Ok(_)) => Ok(left),
-        };
-        remove_from(places, aggregate, both, done);
-    };
-    remove_copy(&*place, aggregate, Box::new(removed));
+    let Some(copy) = copies.pop() else { return done(outcome) };
+    copy.remove(Box::new(move |removed| {
+        let both = outcome.and_then(|before| removed.map(|now| before.and(now)));
+        remove_all(copies, both, done);
+    }));
 }
 
 fn remove_copy(place: &dyn LogProvider, aggregate: AggregateUuid, done: Done<LogRemoval>) {

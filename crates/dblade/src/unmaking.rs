@@ -53,7 +53,8 @@ pub(crate) fn give_up(engine: &Arc<Engine>, begun: Begun, error: EngineError, do
             }
             done(Err(error));
         };
-        retiring::remove_log(&same, aggregate, Box::new(removed));
+        let copies = retiring::copies(&same, aggregate);
+        retiring::remove_all(copies, Ok(LogRemoval::Removed), Box::new(removed));
     });
     for (disk, part) in disks.into_iter().zip(parts) {
         erase_if_its(disk, aggregate, part);

@@ -78,7 +78,10 @@ fn a_log_that_cannot_be_looked_at_is_told_as_left() {
     let world = SimulatedWorld::new(5);
     let node = Node::create(&world, RaidKind::Raid4, false);
     let identity = node.engine.aggregate_named("a1").unwrap().parts.identity.aggregate;
-    let remove = |identity| node.wait(|done| node.engine.remove_log(identity, done));
+    let remove = |identity| {
+        let mut copies = node.engine.log_copies_outside(identity);
+        node.wait(|done| copies.pop().unwrap().remove(done))
+    };
     assert!(answers(&node, |done| node.engine.retire_aggregate("a1", done)));
     let before = world.read_block("log", 0);
     assert_eq!(remove(AggregateUuid([9; 16])).unwrap(), LogRemoval::Removed);

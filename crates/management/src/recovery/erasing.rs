@@ -160,11 +160,17 @@ impl Recovery {
     fn begin_removal(&self, deleted: &Deleted) -> Result<Arc<Ending<JournalEnd>>, String> {
         let (engine, identity) = (Arc::clone(&self.node.engine), deleted.identity);
         let (waits, name) = (self.node.waits.clone(), deleted.name.clone());
+        // Each copy is removed on this thread: a file system that hangs keeps nobody else waiting.
         let remove = move || {
-            let removed = waits.request("cannot remove", &name, |done| {
-                engine.remove_log(identity, done);
+            let copies = engine.log_copies_outside(identity).into_iter();
+            let removed = copies.map(|copy| {
+                waits
+                    .request("cannot remove", &name, |done| copy.remove(done))
+                    .map_err(|error| error.to_string())
             });
-            removed.map_err(|error| error.to_string())
+            // One that fails does not keep the others.
+            let all: Vec<JournalEnd> = removed.collect();
+            all.into_iter().try_fold(LogRemoval::Removed, |all, one| Ok(all.and(one?)))
         };
         let removal =
             self.node.waits.begin("journal", remove).map_err(|error| error.to_string())?;

@@ -5,7 +5,7 @@
 set -euo pipefail
 
 # command:package
-tools="fusermount3:fuse3 nfs-ls:libnfs-utils git:git sqlite3:sqlite3 flock:util-linux qemu-storage-daemon:qemu-system-common nbdfuse:libnbd-bin man:man-db zsh:zsh fish:fish lintian:lintian systemd-analyze:systemd"
+tools="setfacl:acl fusermount3:fuse3 nfs-ls:libnfs-utils git:git sqlite3:sqlite3 flock:util-linux qemu-storage-daemon:qemu-system-common nbdfuse:libnbd-bin man:man-db zsh:zsh fish:fish lintian:lintian systemd-analyze:systemd"
 
 missing=()
 python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3 python3-venv)

@@ -12,7 +12,9 @@ use crate::buftree::Root;
 use crate::pointer::Pointer;
 use crate::ranges::RangeSet;
 use crate::stream::ReadStream;
-use ondisk::inode::{INODE_QUARANTINED, InodeRecord, KIND_FREE};
+use ondisk::inode::{
+    INODE_ACCESS_ACL, INODE_DEFAULT_ACL, INODE_QUARANTINED, InodeRecord, KIND_FREE,
+};
 use platform::sync::Mutex;
 use units::{Fbn, Generation, InodeNumber, Timestamp};
 use zerocopy::little_endian::{I64, U16, U32, U64};
@@ -46,6 +48,10 @@ pub struct InodeAttributes {
     pub device: (u32, u32),
     /// The inode that holds the extended attributes, or 0.
     pub attributes_inode: u32,
+    /// One of these is an access list.
+    pub has_access_acl: bool,
+    /// One of these is a default list.
+    pub has_default_acl: bool,
     /// Grows with every change.
     pub change: u64,
     /// Verifier of an exclusive create, or 0.
@@ -73,6 +79,8 @@ impl InodeAttributes {
             birth: now,
             device: (0, 0),
             attributes_inode: 0,
+            has_access_acl: false,
+            has_default_acl: false,
             change: 1,
             create_verifier: 0,
             quarantined: false,
@@ -96,6 +104,8 @@ impl InodeAttributes {
             birth: Timestamp(record.birth.get()),
             device: (record.device_major.get(), record.device_minor.get()),
             attributes_inode: record.attributes_inode.get(),
+            has_access_acl: record.flags.get() & INODE_ACCESS_ACL != 0,
+            has_default_acl: record.flags.get() & INODE_DEFAULT_ACL != 0,
             change: record.change.get(),
             create_verifier: record.create_verifier.get(),
             quarantined: record.flags.get() & INODE_QUARANTINED != 0,
@@ -108,7 +118,7 @@ impl InodeAttributes {
         let mut record = InodeRecord::zeroed();
         record.kind = self.kind;
         record.mode = U16::new(self.mode);
-        record.flags = U32::new(if self.quarantined { INODE_QUARANTINED } else { 0 });
+        record.flags = U32::new(self.flags());
         record.links = U32::new(self.links);
         record.generation = U32::new(self.generation.get());
         record.uid = U32::new(self.uid);
@@ -126,6 +136,19 @@ impl InodeAttributes {
         record.create_verifier = U64::new(self.create_verifier);
         root.store(&mut record);
         record
+    }
+
+    fn flags(&self) -> u32 {
+        let flag = |is_set, flag| if is_set { flag } else { 0 };
+        flag(self.quarantined, INODE_QUARANTINED)
+            | flag(self.has_access_acl, INODE_ACCESS_ACL)
+            | flag(self.has_default_acl, INODE_DEFAULT_ACL)
+    }
+
+    /// Whether it has an access control list.
+    #[must_use]
+    pub const fn has_acl(&self) -> bool {
+        self.has_access_acl || self.has_default_acl
     }
 
     /// Notes a change of content at `now`.

@@ -1,5 +1,6 @@
 //! What is known of a file, and what can be set.
 
+use crate::acl::AccessList;
 use serde::{Deserialize, Serialize};
 use units::{Generation, InodeNumber, Timestamp};
 
@@ -33,6 +34,8 @@ pub struct Attributes {
     pub kind: FileKind,
     /// Permission bits with setuid, setgid and sticky: 12 bits.
     pub mode: u32,
+    /// The access list, of which the mode is a part.
+    pub acl: AccessList,
     /// Hard links; of a directory, 2 and one for each directory in it.
     pub links: u32,
     /// Owner.

@@ -28,6 +28,9 @@ pub struct Caller {
     /// for programs of a FUSE mount: when they open a file, or truncate it by its path. An open
     /// file stays open whatever becomes of its mode (POSIX), so data is not checked again.
     pub has_opened: bool,
+    /// Mode bits that the caller's new files do not get, unless they inherit an access list. NFS
+    /// clients take theirs off before they ask.
+    pub umask: u32,
 }
 
 impl Caller {
@@ -40,6 +43,7 @@ impl Caller {
             groups: Arc::default(),
             durability: Durability::Logged,
             has_opened: false,
+            umask: 0,
         }
     }
 

@@ -468,8 +468,11 @@ file_service! { $
         name: Vec<u8>,
         /// Its value.
         value: Vec<u8>,
-        /// How an attribute that is there is treated.
+        /// How an attribute that is there is treated; an access control list is set anyway.
         mode: XattrSetMode,
+        /// Of an access control list: setgid goes, because a front end found that the caller is not
+        /// in the file's group.
+        drops_setgid: bool,
     } -> ();
 
     /// The names of all extended attributes.

@@ -18,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod acl;
 pub mod attributes;
 pub mod caller;
 #[macro_use]
@@ -31,6 +32,7 @@ pub mod requests;
 pub mod rules;
 pub mod wire;
 
+pub use acl::AccessList;
 pub use attributes::{Attributes, FileKind, FileSystemStatistics, SetAttributes, SetTime};
 pub use caller::{Caller, Durability};
 pub use calls::{Call, CallKind, Done, FileService, Limits, OpenUse, Reply, Request};

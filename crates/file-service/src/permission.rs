@@ -3,7 +3,7 @@
 //! Invariants: no I/O, no state; root passes every check but executing a file without any execute
 //! bit.
 
-use crate::{Attributes, Caller, FileKind, FsError};
+use crate::{AccessList, Attributes, Caller, FileKind, FsError};
 
 /// Read data or list a directory (RFC 1813 ACCESS3_READ).
 pub const READ: u32 = 0x01;
@@ -32,27 +32,40 @@ pub const SETGID: u32 = 0o2000;
 /// Sticky bit.
 pub const STICKY: u32 = 0o1000;
 
-/// The `rwx` bits that `caller` has on a file.
+/// Whether `caller` has all `wanted` mode bits on a file: by its access list if it has one. One
+/// that was not read permits nothing to whom it may be about.
 #[must_use]
-pub fn granted(caller: &Caller, attributes: &Attributes) -> u32 {
+pub fn permits(caller: &Caller, attributes: &Attributes, wanted: u32) -> bool {
     let mode = attributes.mode;
     if caller.is_root() {
         let execute = attributes.kind == FileKind::Directory || mode & 0o111 != 0;
-        return MODE_READ | MODE_WRITE | if execute { MODE_EXECUTE } else { 0 };
+        return execute || wanted & MODE_EXECUTE == 0;
     }
-    if caller.uid == attributes.uid {
-        mode >> 6 & 7
-    } else if caller.is_member_of(attributes.gid) {
-        mode >> 3 & 7
+    let bits = if caller.uid == attributes.uid {
+        mode >> 6
     } else {
-        mode & 7
-    }
+        match &attributes.acl {
+            AccessList::Read(class) => {
+                return class.permits(caller, (mode, attributes.gid), wanted);
+            }
+            AccessList::Unread => return false,
+            AccessList::None if caller.is_member_of(attributes.gid) => mode >> 3,
+            AccessList::None => mode,
+        }
+    };
+    bits & wanted == wanted
+}
+
+/// Whether what `caller` may do with a file can depend on its access list.
+#[must_use]
+pub const fn is_up_to_list(caller: &Caller, attributes: &Attributes) -> bool {
+    attributes.acl.is_there() && !caller.is_root() && caller.uid != attributes.uid
 }
 
 /// # Errors
 /// [`FsError::AccessDenied`] unless `caller` has all `wanted` mode bits.
 pub fn check(caller: &Caller, attributes: &Attributes, wanted: u32) -> Result<(), FsError> {
-    if granted(caller, attributes) & wanted == wanted { Ok(()) } else { Err(FsError::AccessDenied) }
+    if permits(caller, attributes, wanted) { Ok(()) } else { Err(FsError::AccessDenied) }
 }
 
 /// As [`check`] for data, where the owner may always read and write: NFS has no open, so a file
@@ -63,7 +76,7 @@ pub fn check(caller: &Caller, attributes: &Attributes, wanted: u32) -> Result<()
 /// # Errors
 /// [`FsError::AccessDenied`].
 pub fn check_data(caller: &Caller, attributes: &Attributes, wanted: u32) -> Result<(), FsError> {
-    let runs = wanted == MODE_READ && granted(caller, attributes) & MODE_EXECUTE != 0;
+    let runs = wanted == MODE_READ && permits(caller, attributes, MODE_EXECUTE);
     let allowed = runs || caller.has_opened || caller.uid == attributes.uid;
     if allowed { Ok(()) } else { check(caller, attributes, wanted) }
 }
@@ -71,18 +84,18 @@ pub fn check_data(caller: &Caller, attributes: &Attributes, wanted: u32) -> Resu
 /// The rights out of `wanted` (as in NFS ACCESS) that `caller` has.
 #[must_use]
 pub fn access_rights(caller: &Caller, attributes: &Attributes, wanted: u32) -> u32 {
-    let granted = granted(caller, attributes);
+    let granted = |bit| permits(caller, attributes, bit);
     let mut rights = 0;
-    if granted & MODE_READ != 0 {
+    if granted(MODE_READ) {
         rights |= READ;
     }
-    if granted & MODE_WRITE != 0 {
+    if granted(MODE_WRITE) {
         rights |= MODIFY | EXTEND;
         if attributes.kind == FileKind::Directory {
             rights |= DELETE;
         }
     }
-    if granted & MODE_EXECUTE != 0 {
+    if granted(MODE_EXECUTE) {
         rights |= if attributes.kind == FileKind::Directory { LOOKUP } else { EXECUTE };
     }
     rights & wanted

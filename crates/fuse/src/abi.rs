@@ -88,6 +88,8 @@ wire! {
         block_size: u32, name_length: u32, fragment_size: u32, padding: u32, spare: [u32; 6],
     }
     SetXattrIn: 8 { size: u32, flags: u32 }
+    /// Follows [`SetXattrIn`] where that was agreed.
+    SetXattrExtension: 8 { flags: u32, padding: u32 }
     GetXattrIn: 8 { size: u32, padding: u32 }
     GetXattrOut: 8 { size: u32, padding: u32 }
     AllocateIn: 32 { handle: u64, offset: u64, length: u64, mode: u32, padding: u32 }
@@ -161,15 +163,18 @@ pub(crate) mod init {
     pub(crate) const POSIX_LOCKS: u64 = 1 << 1;
     pub(crate) const EXPORT_SUPPORT: u64 = 1 << 4;
     pub(crate) const BIG_WRITES: u64 = 1 << 5;
+    pub(crate) const DONT_MASK: u64 = 1 << 6;
     pub(crate) const FLOCK_LOCKS: u64 = 1 << 10;
     pub(crate) const AUTO_INVAL_DATA: u64 = 1 << 12;
     pub(crate) const DO_READDIRPLUS: u64 = 1 << 13;
     pub(crate) const READDIRPLUS_AUTO: u64 = 1 << 14;
     pub(crate) const ASYNC_DIO: u64 = 1 << 15;
     pub(crate) const PARALLEL_DIROPS: u64 = 1 << 18;
+    pub(crate) const POSIX_ACL: u64 = 1 << 20;
     pub(crate) const MAX_PAGES: u64 = 1 << 22;
     pub(crate) const CACHE_SYMLINKS: u64 = 1 << 23;
     pub(crate) const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
+    pub(crate) const SETXATTR_EXT: u64 = 1 << 29;
     pub(crate) const INIT_EXT: u64 = 1 << 30;
     pub(crate) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
 }
@@ -200,6 +205,8 @@ pub(crate) const LOCK_FLOCK: u32 = 1 << 0;
 pub(crate) const RELEASE_FLOCK: u32 = 1 << 1;
 /// Bit of [`WriteIn::write_flags`]: the writer may not keep setuid and setgid.
 pub(crate) const WRITE_KILL_PRIVILEGE: u32 = 1 << 2;
+/// Bit of [`SetXattrExtension::flags`]: who sets an access control list may not keep setgid.
+pub(crate) const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
 /// Bit of [`OpenOut::open_flags`]: past the page cache.
 pub(crate) const FOPEN_DIRECT_IO: u32 = 1 << 0;
 /// Bit of [`OpenOut::open_flags`]: direct writes to one file at the same time.

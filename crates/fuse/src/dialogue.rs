@@ -62,7 +62,10 @@ impl Dialogue {
     pub fn agree(&mut self, request: &[u8]) -> Vec<Vec<u8>> {
         let buffer = buffer(request);
         if let Some(request) = Request::parse(&buffer, request.len(), &self.device) {
-            let _refused_in_the_reply = answer_init(request, self.transfer_bytes, true);
+            // If it was refused, the reply says so.
+            if let Ok(agreed) = answer_init(request, self.transfer_bytes, true) {
+                self.server.agree(agreed);
+            }
         }
         self.take_replies()
     }

@@ -7,7 +7,7 @@
 //!
 //! What a user gets:
 //! - POSIX as on a local file system, checked with pjdfstest and fsx; permissions are checked by
-//!   the kernel (see `server`).
+//!   the kernel (see `server`), by access control lists, too.
 //! - Changes made through the mount are seen at once on the mount. Changes made elsewhere (NFS) are
 //!   seen when a file is opened, and of names and attributes after [`MountOptions::cache_time`].
 //! - `fsync` answers when the file's changes are durable; so is what was changed before. A file
@@ -23,7 +23,7 @@
 //! - Locks (`fcntl`, `flock`) are shared with what else uses the same lock manager: other mounts,
 //!   NFS clients. A mount without one leaves them to the kernel.
 //!
-//! Not here: POSIX access control lists, copying within the server.
+//! Not here: copying within the server.
 //!
 //! Fails: [`MountError`], with what to do about it.
 
@@ -221,7 +221,7 @@ impl FuseMount {
         device: &Arc<Device>,
         (transfer_bytes, shared_locks): (u32, bool),
     ) -> io::Result<()> {
-        session::handshake(device, transfer_bytes, shared_locks)?;
+        server.agree(session::handshake(device, transfer_bytes, shared_locks)?);
         let number = kernel_mount::connection_number(&self.mountpoint);
         if let Some(number) = number {
             kernel_mount::set_read_ahead(number, transfer_bytes);

@@ -36,6 +36,9 @@ const FEATURES: u64 = init::ASYNC_READ
     | init::MAX_PAGES
     | init::CACHE_SYMLINKS
     | init::HANDLE_KILLPRIV_V2
+    | init::POSIX_ACL
+    | init::DONT_MASK
+    | init::SETXATTR_EXT
     | init::INIT_EXT
     | init::DIRECT_IO_ALLOW_MMAP;
 
@@ -80,8 +83,8 @@ pub(crate) fn negotiate(
     })
 }
 
-/// Answers the kernel's INIT.
-pub(crate) fn handshake(device: &Arc<Device>, transfer_bytes: u32, locks: bool) -> io::Result<()> {
+/// Answers the kernel's INIT; what was agreed on.
+pub(crate) fn handshake(device: &Arc<Device>, transfer_bytes: u32, locks: bool) -> io::Result<u64> {
     let mut buffer = new_buffer(transfer_bytes);
     loop {
         let Some(bytes) = Arc::get_mut(&mut buffer) else { unreachable!("nothing shares it yet") };
@@ -99,7 +102,7 @@ pub(crate) fn answer_init(
     mut request: Request<'_>,
     transfer_bytes: u32,
     locks: bool,
-) -> io::Result<()> {
+) -> io::Result<u64> {
     let reply = request.reply();
     let offer = request.take::<InitIn>();
     // Kernels before 5.17 send no upper half.
@@ -111,7 +114,9 @@ pub(crate) fn answer_init(
         _ => Err(Errno::PROTOCOL),
     };
     match answer {
-        Ok(out) if reply.structure(&out) => Ok(()),
+        Ok(out) if reply.structure(&out) => {
+            Ok(u64::from(out.flags) | u64::from(out.flags_high) << 32)
+        }
         Ok(_) => Err(io::ErrorKind::NotConnected.into()),
         Err(error) => {
             // Dropping the reply would answer too, but with another error.

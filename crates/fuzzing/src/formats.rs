@@ -15,7 +15,7 @@ use ondisk::operation;
 use ondisk::pointer::{DualPointer, PhysicalPointer};
 use ondisk::records::{SnapshotRecord, VolumeRecord, name_field};
 use ondisk::root::{FileSystemRoot, Superblock, VolInfo};
-use ondisk::xattr;
+use ondisk::{acl, xattr};
 use std::fmt::Display;
 use units::{Block, Fbn};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
@@ -161,9 +161,22 @@ fn directory(input: &mut Input<'_>) {
 }
 
 fn xattrs(bytes: &[u8]) {
+    acls(bytes);
     match xattr::parse(bytes) {
-        Ok(list) => assert!(xattr::encode(&list) == bytes, "written as it was read"),
+        Ok(list) => {
+            assert!(xattr::encode(&list) == bytes, "written as it was read");
+            list.values().for_each(|value| acls(value));
+        }
         Err(damage) => assert!(!damage.to_string().is_empty()),
+    }
+}
+
+fn acls(bytes: &[u8]) {
+    if let Ok(entries) = acl::parse_default(bytes) {
+        assert!(acl::encode(entries.iter().copied()) == bytes, "written as it was read");
+    }
+    if let Ok(shown) = acl::value_shown(0o640, bytes) {
+        assert!(acl::parse_default(&shown).is_ok(), "it is whole");
     }
 }
 

@@ -10,8 +10,13 @@ use crate::finding::{Finding, ImageName};
 use crate::format::Content;
 use crate::image::Image;
 use crate::walker::{Leaves, Walker};
-use ondisk::inode::{InodeRecord, KIND_ATTRIBUTES, KIND_DIRECTORY, KIND_SOCKET};
+use ondisk::acl::{ACL_ACCESS, ACL_DEFAULT, parse_access, parse_default};
+use ondisk::inode::{
+    INODE_ACCESS_ACL, INODE_DEFAULT_ACL, InodeRecord, KIND_ATTRIBUTES, KIND_DIRECTORY, KIND_SOCKET,
+    KIND_SYMLINK,
+};
 use ondisk::root::metafile::{FIRST_FILE, ROOT_DIRECTORY};
+use ondisk::xattr::Xattrs;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use units::{BLOCK_SIZE, Block, BlockRef, MemberNumber};
 
@@ -231,12 +236,17 @@ fn check_attributes(
     for (inode, record) in image.inodes.range(ROOT_DIRECTORY..) {
         let attributes = u64::from(record.attributes_inode.get());
         if attributes == 0 {
+            if !has_its_lists(record, &Xattrs::new()) {
+                walker.tell(Finding::Attributes { image: name, inode: *inode, attributes });
+            }
             continue;
         }
         let target = image.inodes.get(&attributes).filter(|found| found.kind == KIND_ATTRIBUTES);
         let is_right = match target {
             Some(target) => {
-                used.insert(attributes) && xattrs(walker, name, attributes, target)?.is_some()
+                let found = xattrs(walker, name, attributes, target)?;
+                let is_right = found.is_some_and(|found| has_its_lists(record, &found));
+                used.insert(attributes) && is_right
             }
             None => false,
         };
@@ -245,6 +255,17 @@ fn check_attributes(
         }
     }
     Ok(used)
+}
+
+/// Whether a file has the access control lists that its inode speaks of, no others, and such as it
+/// can have.
+fn has_its_lists(record: &InodeRecord, xattrs: &Xattrs) -> bool {
+    let flag = |flag| record.flags.get() & flag != 0;
+    let (access, default) = (xattrs.get(ACL_ACCESS), xattrs.get(ACL_DEFAULT));
+    flag(INODE_ACCESS_ACL) == access.is_some()
+        && flag(INODE_DEFAULT_ACL) == default.is_some()
+        && access.is_none_or(|list| record.kind != KIND_SYMLINK && parse_access(list).is_ok())
+        && default.is_none_or(|list| record.kind == KIND_DIRECTORY && parse_default(list).is_ok())
 }
 
 /// Longest list of extended attributes that is read: far beyond what a file may have.

@@ -17,9 +17,11 @@ use crate::namespace::{content_of, read_blocks, xattrs};
 use crate::space;
 use crate::walker::{Inodes, Leaves, Walker};
 use crate::{ImageFile, open};
+use ondisk::acl::{ACL_ACCESS, value_shown};
 use ondisk::inode::{InodeRecord, KIND_DIRECTORY, KIND_REGULAR, KIND_SYMLINK};
 use ondisk::records::{STATE_ONLINE, SnapshotRecord};
 use ondisk::root::{Superblock, metafile};
+use ondisk::xattr::Xattrs;
 use std::collections::{BTreeMap, BTreeSet};
 use units::{BLOCK_SIZE_U64, Block, BlockRef, Timestamp};
 use zerocopy::IntoBytes;
@@ -191,8 +193,18 @@ fn file(
         birth: Timestamp(record.birth.get()),
         content,
         target,
-        xattrs,
+        xattrs: shown(record, xattrs),
     })
+}
+
+/// Extended attributes as clients see them: the access list with what the mode says of it.
+fn shown(record: &InodeRecord, mut xattrs: Xattrs) -> Xattrs {
+    if let Some(list) = xattrs.get_mut(ACL_ACCESS)
+        && let Ok(value) = value_shown(record.mode.get(), list)
+    {
+        *list = value;
+    }
+    xattrs
 }
 
 /// The hash of a file's content; what lies in its last block beyond its end does not count.

@@ -201,7 +201,13 @@ impl Builder<'_> {
             now(|done| {
                 self.service.set_xattr(
                     &self.caller,
-                    calls::SetXattr { file, name: name.to_vec(), value: value.to_vec(), mode },
+                    calls::SetXattr {
+                        file,
+                        name: name.to_vec(),
+                        value: value.to_vec(),
+                        mode,
+                        drops_setgid: false,
+                    },
                     done,
                 )
             });

@@ -10,7 +10,7 @@ use crate::answer::{Answer, DRIVES_MAX, NoAnswer};
 use crate::build::Translation;
 use crate::listing::Listing;
 use crate::observation::{Digest, FileView, Observation, SET_TIME_LIMIT};
-use crate::operation::{Guard, Operation, SLOT_COUNT, Slot, xattr_name};
+use crate::operation::{Guard, Operation, SLOT_COUNT, Slot, xattr_name, xattr_value};
 use file_service::calls;
 use file_service::{
     Attributes, Caller, CreateMode, Durability, Entry, FileHandle, FileKind, FileService, FsError,
@@ -299,7 +299,7 @@ impl Executor {
             }
             Operation::SetXattr { who, file, name, value, mode } => {
                 let (handle, caller) = (self.handle(*file), who.caller(self.durability));
-                let (name, value) = (xattr_name(*name), value.bytes());
+                let (name, value) = (xattr_name(*name), xattr_value(*name, *value));
                 let answer = Answer::to(|done| {
                     service.set_xattr(
                         &caller,
@@ -308,6 +308,7 @@ impl Executor {
                             name: name.to_vec(),
                             value: value.to_vec(),
                             mode: *mode,
+                            drops_setgid: false,
                         },
                         done,
                     );

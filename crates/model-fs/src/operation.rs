@@ -5,6 +5,8 @@
 //! moment (the ctime for a guard, say) the executor finds out.
 
 use bytes::Bytes;
+use file_service::acl::{ACL_ACCESS, ACL_DEFAULT, Acl, Subject};
+use file_service::rules::acls::AclKind;
 use file_service::{
     Allocation, Caller, CreateMode, Durability, NewNode, RenameFlags, SeekTarget, SetAttributes,
     Stability, XattrSetMode,
@@ -78,7 +80,7 @@ impl Who {
         };
         // What is ordered comes from programs with open files, as of a FUSE mount.
         let has_opened = durability == Durability::Ordered;
-        Caller { uid, gid, groups, durability, has_opened }
+        Caller { uid, gid, groups, durability, has_opened, umask: 0 }
     }
 }
 
@@ -207,12 +209,13 @@ pub enum Operation {
 }
 
 /// Extended attributes of the small domain, one of each namespace, and two that cannot be.
-pub const XATTR_NAMES: [&[u8]; 7] = [
+pub const XATTR_NAMES: [&[u8]; 8] = [
     b"user.a",
     b"user.b",
     b"trusted.t",
     b"security.capability",
-    b"system.posix_acl_access",
+    ACL_ACCESS,
+    ACL_DEFAULT,
     b"unknown.x",
     b"user.",
 ];
@@ -250,6 +253,31 @@ impl Operation {
             | Self::Release { .. } => false,
         }
     }
+}
+
+/// The value for an extended attribute: of an access control list mostly one that can be.
+#[must_use]
+pub fn xattr_value(number: u8, fill: Fill) -> Bytes {
+    if AclKind::of_name(xattr_name(number)).is_none() || fill.length == 5 {
+        return fill.bytes();
+    }
+    // Permissions and identities out of the bits of a number, those of callers among them.
+    let mut bits = u64::from(fill.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 7;
+    let mut draw = |below: u64| {
+        let drawn = bits % below;
+        bits /= below;
+        drawn
+    };
+    let mut subjects = vec![Subject::Owner, Subject::Group, Subject::Other];
+    if draw(8) > 0 {
+        subjects.push(Subject::Mask);
+        let users = [1000, 1001, 1002].map(Subject::User).into_iter();
+        let groups = [100, 200, 300].map(Subject::NamedGroup);
+        subjects.extend(users.chain(groups).filter(|_| draw(3) == 0));
+    }
+    // More is allowed than not, or nothing would happen.
+    let entries = subjects.into_iter().map(|one| (one, [7, 7, 6, 5, 4, 3, 1, 0][draw(8) as usize]));
+    Acl::new(entries).map_or_else(Bytes::new, |list| Bytes::from(list.value()))
 }
 
 /// The name of an extended attribute of the small domain.

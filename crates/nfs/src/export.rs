@@ -127,6 +127,7 @@ pub(crate) fn caller(credential: &Credential, access: &ExportAccess) -> Caller {
         groups: Arc::new([]),
         durability,
         has_opened: false,
+        umask: 0,
     };
     let Credential::Sys(identity) = credential else { return anonymous() };
     if access.squash == Squash::All {
@@ -141,6 +142,7 @@ pub(crate) fn caller(credential: &Credential, access: &ExportAccess) -> Caller {
         groups: identity.groups().iter().map(|gid| group(*gid)).collect(),
         durability,
         has_opened: false,
+        umask: 0,
     }
 }
 

@@ -186,6 +186,17 @@ pub const OFFLINE: Feature = Feature {
     meaning: "an administrator took the volume offline, and nobody is served until he says so",
 };
 
+/// Files have access control lists. A build that lacks the feature would let in whom they keep out,
+/// and make files without what they are to inherit.
+pub const ACLS: Feature = Feature {
+    scope: FeatureScope::Volume,
+    class: FeatureClass::Incompatible,
+    bit: 2,
+    name: "acls",
+    date: "2026-11",
+    meaning: "files have access control lists, which decide who may do what",
+};
+
 /// All features. Append only.
 pub const FEATURES: &[Feature] = &[
     DOUBLE_PARITY,
@@ -197,6 +208,7 @@ pub const FEATURES: &[Feature] = &[
     OFFLINE,
     LOG_ON_DISKS,
     DISK_NUMBERS,
+    ACLS,
 ];
 
 /// The features of a class that this build has.

@@ -50,8 +50,12 @@ pub const KIND_CONTAINER: u8 = 10;
 /// `flags` of a quarantined file: a block that leads to its content cannot be read, and changes to
 /// it were dropped. Its content is refused to clients.
 pub const INODE_QUARANTINED: u32 = 1;
+/// `flags` of a file with an access list among its extended attributes (`crate::acl`).
+pub const INODE_ACCESS_ACL: u32 = 2;
+/// `flags` of a directory with a default list among its extended attributes.
+pub const INODE_DEFAULT_ACL: u32 = 4;
 /// Bits of `flags` that there are.
-pub const INODE_FLAGS: u32 = INODE_QUARANTINED;
+pub const INODE_FLAGS: u32 = INODE_QUARANTINED | INODE_ACCESS_ACL | INODE_DEFAULT_ACL;
 
 /// An inode on media.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]

@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod acl;
 pub mod damage;
 pub mod directory;
 mod feature_name;

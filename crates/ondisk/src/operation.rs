@@ -27,9 +27,10 @@ pub const KINDS: &[(u16, &str)] = &[
     (KIND_SET_XATTR, "set extended attribute"),
     (KIND_REMOVE_XATTR, "remove extended attribute"),
     (KIND_CREATE_UNNAMED, "create without a name"),
+    (KIND_SET_ACL, "set access control list"),
 ];
 
-/// A file of any kind is made: [`CreateRecord`], name, symbolic link's text.
+/// A file of any kind is made: [`CreateRecord`], name, symbolic link's text, inherited lists.
 pub const KIND_CREATE: u16 = 1;
 /// A file gets another name: [`NameRecord`], name.
 pub const KIND_LINK: u16 = 2;
@@ -49,8 +50,11 @@ pub const KIND_ALLOCATE: u16 = 8;
 pub const KIND_SET_XATTR: u16 = 9;
 /// An extended attribute is removed: [`RemoveXattrRecord`], name.
 pub const KIND_REMOVE_XATTR: u16 = 10;
-/// A regular file is made without a name: [`CreateRecord`], with no directory, name nor text.
+/// A regular file is made without a name: [`CreateRecord`], with no directory, name nor text;
+/// inherited lists.
 pub const KIND_CREATE_UNNAMED: u16 = 11;
+/// An access control list is set or removed: [`SetAclRecord`], the list as it is stored.
+pub const KIND_SET_ACL: u16 = 12;
 
 /// `flags`: the change dropped the file's `security.capability`.
 pub const FLAG_DROPS_CAPABILITY: u32 = 1;
@@ -66,6 +70,11 @@ pub const RENAME_EXCHANGE: u8 = 3;
 pub const ALLOCATE_RESERVE: u8 = 1;
 /// `action` of an allocation: the range reads as zeros now.
 pub const ALLOCATE_ZERO: u8 = 2;
+
+/// `list` of a set access control list: the access list.
+pub const LIST_ACCESS: u8 = 1;
+/// `list` of a set access control list: the default list.
+pub const LIST_DEFAULT: u8 = 2;
 
 /// What every record begins with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -143,8 +152,23 @@ pub struct CreateRecord {
     pub name_size: U16,
     /// Bytes of a symbolic link's text.
     pub text_size: U16,
+    /// Bytes of the inherited access control lists, [`InheritedLists`] included; 0: none.
+    pub lists_size: U16,
+}
+
+/// What begins the access control lists that a new file inherited: the access list follows, then
+/// the default list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct InheritedLists {
+    /// The file that holds them.
+    pub holder: FileReference,
+    /// Bytes of the access list; 0: none.
+    pub access_size: U16,
+    /// Bytes of the default list; 0: none.
+    pub default_size: U16,
     /// Reserved; zero.
-    pub reserved_b: U16,
+    pub reserved: U32,
 }
 
 /// See [`KIND_LINK`] and [`KIND_REMOVE`].
@@ -301,6 +325,26 @@ pub struct RemoveXattrRecord {
     pub reserved: [u8; 6],
 }
 
+/// See [`KIND_SET_ACL`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct SetAclRecord {
+    /// Volume and time.
+    pub prefix: OperationPrefix,
+    /// The file.
+    pub file: FileReference,
+    /// The file that holds its extended attributes; zeros if the list is removed.
+    pub holder: FileReference,
+    /// The file's permission bits after the change.
+    pub mode: U32,
+    /// Bytes of the list; 0: it is removed.
+    pub value_size: U32,
+    /// One of `LIST_*`.
+    pub list: u8,
+    /// Reserved; zero.
+    pub reserved: [u8; 7],
+}
+
 const _: () = {
     assert!(size_of::<OperationPrefix>() == 16);
     assert!(std::mem::offset_of!(OperationPrefix, volume) == 0);
@@ -315,6 +359,8 @@ const _: () = {
     assert!(size_of::<AllocateRecord>() == 112);
     assert!(size_of::<SetXattrRecord>() == 56);
     assert!(size_of::<RemoveXattrRecord>() == 40);
+    assert!(size_of::<InheritedLists>() == 24);
+    assert!(size_of::<SetAclRecord>() == 64);
 };
 
 /// The fixed part of a record, or a part of that.
@@ -339,7 +385,8 @@ record_parts! {
     OperationPrefix: [], [reserved];
     FileReference: [], [reserved];
     FileState: [], [reserved];
-    CreateRecord: [prefix, directory, file, state], [reserved_a, reserved_b];
+    CreateRecord: [prefix, directory, file, state], [reserved_a];
+    InheritedLists: [holder], [reserved];
     NameRecord: [prefix, directory, file], [reserved];
     RenameRecord: [prefix, from_directory, to_directory, source, target], [reserved_a, reserved_b];
     SetAttributesRecord: [prefix, file, state], [reserved], flags;
@@ -348,6 +395,7 @@ record_parts! {
     AllocateRecord: [prefix, file, state], [reserved], flags;
     SetXattrRecord: [prefix, file, holder], [reserved];
     RemoveXattrRecord: [prefix, file], [reserved];
+    SetAclRecord: [prefix, file, holder], [reserved];
 }
 
 /// The fixed part of a record and what follows it.

@@ -8,8 +8,8 @@
 //! Fails: naming the structure or row, with what the code says.
 
 use ondisk::{
-    directory, features, identity, inode, label, log, log_copies, medium, object_range, operation,
-    pointer, records, root, scrub, top_areas, versions, xattr,
+    acl, directory, features, identity, inode, label, log, log_copies, medium, object_range,
+    operation, pointer, records, root, scrub, top_areas, versions, xattr,
 };
 use std::collections::BTreeMap;
 use std::mem::{offset_of, size_of};
@@ -126,8 +126,9 @@ fn structures() -> BTreeMap<String, Layout> {
         operation::FileState { mode, uid, gid, reserved, size, atime, mtime, ctime, change },
         operation::CreateRecord {
             prefix, directory, file, state, device_major, device_minor, create_verifier,
-            hash_seed, kind, reserved_a, name_size, text_size, reserved_b
+            hash_seed, kind, reserved_a, name_size, text_size, lists_size
         },
+        operation::InheritedLists { holder, access_size, default_size, reserved },
         operation::NameRecord { prefix, directory, file, name_size, reserved },
         operation::RenameRecord {
             prefix, from_directory, to_directory, source, target, action, reserved_a,
@@ -141,6 +142,8 @@ fn structures() -> BTreeMap<String, Layout> {
         operation::AllocateRecord { prefix, file, state, start, end, flags, action, reserved },
         operation::SetXattrRecord { prefix, file, holder, value_size, name_size, reserved },
         operation::RemoveXattrRecord { prefix, file, name_size, reserved },
+        operation::SetAclRecord { prefix, file, holder, mode, value_size, list, reserved },
+        acl::AclEntry { tag, permissions, id },
         xattr::XattrListHeader { magic, version, reserved, count, size },
         xattr::XattrHeader { name_size, reserved, value_size },
         directory::DirectoryBlockHeader {
@@ -312,6 +315,7 @@ fn limits_are_those_of_the_code() {
         directory::DIRECTORY_ENTRIES_MAX,
         directory::DIRECTORY_BLOCKS_MAX,
         directory::LEVEL_MAX,
+        acl::ACL_ENTRIES_MAX,
         xattr::XATTR_NAME_SIZE_MAX,
         xattr::XATTR_VALUE_SIZE_MAX,
         log::LOG_HALF_BLOCKS_MIN,

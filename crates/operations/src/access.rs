@@ -11,7 +11,8 @@ impl Query for Scoped<calls::Access> {
     type Reply = (u32, Attributes);
 
     fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<(u32, Attributes)> {
-        let attributes = View::open(files, self.call.file)?.file(self.call.file)?;
+        let mut view = View::open(files, self.call.file)?;
+        let attributes = view.file_for(self.call.file, &self.scope.caller)?;
         let mut rights =
             permission::access_rights(&self.scope.caller, &attributes, self.call.wanted);
         if self.call.file.is_read_only() {

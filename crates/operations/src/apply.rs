@@ -5,7 +5,9 @@
 //! zero beyond the file's end, and no block lies beyond it.
 
 use crate::attributes::take_over_state;
-use crate::{Outcome, directory_file, file, xattrs};
+use crate::holder::Holder;
+use crate::lists::NewLists;
+use crate::{Outcome, directory_file, file, holder};
 use cowfs::directory::{self, Entry, Member};
 use cowfs::pointer::Pointer;
 use cowfs::reader::{Progress, Stop, Wait};
@@ -31,19 +33,21 @@ pub struct NewFile<'n> {
     pub hash_seed: [u64; 2],
     /// Of a symbolic link.
     pub text: &'n [u8],
+    /// Access control lists.
+    pub lists: NewLists,
 }
 
-/// Fills a new file and enters it in its directory.
+/// Fills a new file and enters it in its directory; what holds its access control lists, if it has
+/// any. `chosen` is the holder that it must be, in replay.
 ///
 /// # Errors
 /// What to wait for, `Exists`, or damage.
 pub fn make<P: Pointer>(
     transaction: &mut Transaction<'_, P>,
-    parent: Member,
-    name: &[u8],
-    new: &NewFile<'_>,
+    (parent, name): (Member, &[u8]),
+    (new, chosen): (&NewFile<'_>, Option<Holder>),
     now: Timestamp,
-) -> Outcome<()> {
+) -> Outcome<Option<Holder>> {
     let inode = new.member.inode;
     let is_directory = new.kind == KIND_DIRECTORY;
     let state = transaction.edit(inode)?;
@@ -67,24 +71,25 @@ pub fn make<P: Pointer>(
     if is_directory {
         transaction.edit(parent.inode)?.links += 1;
     }
-    Ok(())
+    new.lists.give(transaction, inode, chosen)
 }
 
-/// Fills a new regular file that has no name: an orphan.
+/// Fills a new regular file that has no name: an orphan. For the rest, as [`make`].
 ///
 /// # Errors
 /// What to wait for.
 pub fn make_unnamed<P: Pointer>(
     transaction: &mut Transaction<'_, P>,
-    inode: InodeNumber,
-    decided: &FileState,
+    (inode, decided): (InodeNumber, &FileState),
+    (lists, chosen): (&NewLists, Option<Holder>),
     now: Timestamp,
-) -> Outcome<()> {
+) -> Outcome<Option<Holder>> {
     let state = transaction.edit(inode)?;
     take_over_state(state, decided);
     state.birth = now;
     state.links = 0;
-    Ok(transaction.add_orphan(inode)?)
+    transaction.add_orphan(inode)?;
+    lists.give(transaction, inode, chosen)
 }
 
 /// Gives a file one more name; its first takes it off the orphan list.
@@ -179,7 +184,7 @@ pub fn unlink<P: Pointer>(
 /// # Errors
 /// What to wait for.
 pub fn free<P: Pointer>(transaction: &mut Transaction<'_, P>, inode: InodeNumber) -> Outcome<()> {
-    if let Some(holder) = xattrs::holder(transaction, inode)? {
+    if let Some(holder) = holder::holder(transaction, inode)? {
         transaction.free(holder.inode)?;
     }
     transaction.free(inode)?;

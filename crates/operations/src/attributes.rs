@@ -4,7 +4,7 @@
 //! [`FileKind`]: such an inode is to a client as if it were free.
 
 use cowfs::inode::InodeAttributes;
-use file_service::{Attributes, FileKind, NodeChange};
+use file_service::{AccessList, Attributes, FileKind, NodeChange};
 use ondisk::inode as kinds;
 use ondisk::inode::PAYLOAD_SIZE;
 use ondisk::operation::FileState;
@@ -53,6 +53,7 @@ pub(crate) fn visible(
         generation: state.generation,
         kind: file_kind(state.kind)?,
         mode: u32::from(state.mode),
+        acl: if state.has_access_acl { AccessList::Unread } else { AccessList::None },
         links: state.links,
         uid: state.uid,
         gid: state.gid,

@@ -5,8 +5,9 @@
 use crate::apply::{self, NewFile};
 use crate::attributes::{change, kind_code, state_of, take_over};
 use crate::file::File;
+use crate::lists::NewLists;
 use crate::mutation::{prefix, reference};
-use crate::{Executed, Files, Mutation, Outcome, Record, Scope, Scoped};
+use crate::{Executed, Files, Mutation, Outcome, Record, Scope, Scoped, acls};
 use cowfs::budget::Spender;
 use cowfs::directory::Member;
 use cowfs::inode::InodeAttributes;
@@ -21,7 +22,7 @@ impl Mutation for Scoped<calls::Create> {
     type Reply = (Entry, NodeChange);
 
     fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<Executed<Self::Reply>> {
-        let directory = files.open(self.call.directory)?;
+        let directory = files.open_for(self.call.directory, &self.scope.caller)?;
         entries::check_search(&self.scope.caller, &directory.attributes)?;
         let found = files.lookup(directory.inode, &self.call.name)?;
         if let Some(found) = found {
@@ -117,7 +118,9 @@ pub(crate) fn add<P: Pointer>(
     let kind = kind_code(parts.kind);
     let (inode, generation) = files.transaction.create(kind, 0, None)?;
     let identity = NewIdentity { inode, generation, kind: parts.kind };
-    let decided = created(&scope.caller, &directory.attributes, identity, set, scope.now)?;
+    let default = acls::default_of(files, directory)?;
+    let parent = (&directory.attributes, default.as_ref());
+    let decided = created(&scope.caller, parent, identity, set, scope.now)?;
     let mut state = InodeAttributes::new(kind, 0, generation, scope.now);
     take_over(&mut state, &decided);
     state.size = parts.size;
@@ -129,9 +132,11 @@ pub(crate) fn add<P: Pointer>(
         create_verifier: parts.create_verifier,
         hash_seed: parts.hash_seed,
         text: parts.text,
+        lists: NewLists::decided(&decided, default.as_ref()),
     };
     let parent = directory.member();
-    apply::make(files.transaction, parent, name, &new, scope.now)?;
+    let holder = apply::make(files.transaction, (parent, name), (&new, None), scope.now)?;
+    let lists = new.lists.recorded_as(holder);
     let record = CreateRecord {
         prefix: prefix(files.environment.volume, scope.now),
         directory: reference(parent.inode, parent.generation),
@@ -145,9 +150,9 @@ pub(crate) fn add<P: Pointer>(
         reserved_a: 0,
         name_size: (name.len() as u16).into(),
         text_size: (parts.text.len() as u16).into(),
-        reserved_b: 0.into(),
+        lists_size: (lists.len() as u16).into(),
     };
-    let record = Record::new(KIND_CREATE, &record, &[name, parts.text]);
+    let record = Record::new(KIND_CREATE, &record, &[name, parts.text, &lists]);
     let entry = files.entry(inode)?;
     let after = files.attributes(directory.inode)?;
     Ok(Executed::storing((entry, change(&directory.attributes, after)), record))

@@ -6,8 +6,9 @@
 //! Fails: as `file_service::rules` refuse; `NoSpace`.
 
 use crate::attributes::{kind_code, state_of, take_over};
+use crate::lists::NewLists;
 use crate::mutation::{prefix, reference};
-use crate::{Executed, Files, Mutation, Outcome, Record, Scope, Scoped, apply};
+use crate::{Executed, Files, Mutation, Outcome, Record, Scope, Scoped, acls, apply};
 use cowfs::inode::InodeAttributes;
 use cowfs::logical::Logical;
 use cowfs::pointer::Pointer;
@@ -22,28 +23,34 @@ impl Mutation for Scoped<calls::CreateUnnamed> {
 
     fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<Executed<Self::Reply>> {
         let Scope { caller, now } = &self.scope;
-        let directory = files.open(self.call.directory)?;
+        let directory = files.open_for(self.call.directory, caller)?;
         entries::check_search(caller, &directory.attributes)?;
         entries::check_add(caller, &directory.attributes, FileKind::Regular)?;
         files.transaction.now = *now;
         let kind = kind_code(FileKind::Regular);
         let (inode, generation) = files.transaction.create(kind, 0, None)?;
         let identity = NewIdentity { inode, generation, kind: FileKind::Regular };
-        let decided = created(caller, &directory.attributes, identity, &self.call.set, *now)?;
+        let default = acls::default_of(files, &directory)?;
+        let parent = (&directory.attributes, default.as_ref());
+        let decided = created(caller, parent, identity, &self.call.set, *now)?;
         let mut state = InodeAttributes::new(kind, 0, generation, *now);
         take_over(&mut state, &decided);
         state.size = 0;
         let state = state_of(&state);
-        apply::make_unnamed(files.transaction, inode, &state, *now)?;
+        let lists = NewLists::decided(&decided, default.as_ref());
+        let made = (&lists, None);
+        let holder = apply::make_unnamed(files.transaction, (inode, &state), made, *now)?;
+        let lists = lists.recorded_as(holder);
         let record = CreateRecord {
             prefix: prefix(files.environment.volume, *now),
             directory: FileReference::new_zeroed(),
             file: reference(inode, generation),
             state,
             kind,
+            lists_size: (lists.len() as u16).into(),
             ..CreateRecord::new_zeroed()
         };
-        let record = Record::new(KIND_CREATE_UNNAMED, &record, &[]);
+        let record = Record::new(KIND_CREATE_UNNAMED, &record, &[&lists]);
         let entry = files.entry(inode)?;
         let hold = Hold { file: entry.handle, losses: 0 };
         Ok(Executed::storing((entry, hold), record))

@@ -4,12 +4,14 @@
 //! the orphan list for its blocks to be freed.
 
 use crate::attributes::visible;
-use crate::{Environment, OperationStop, Outcome, directory_file};
+use crate::lists::access_list;
+use crate::{Environment, OperationStop, Outcome, directory_file, holder};
 use cowfs::directory::{Entry as NameEntry, Member};
 use cowfs::inode::InodeAttributes;
 use cowfs::pointer::Pointer;
 use cowfs::transaction::Transaction;
-use file_service::{Attributes, Entry, FileHandle, FsError};
+use file_service::permission::is_up_to_list;
+use file_service::{Attributes, Caller, Entry, FileHandle, FsError};
 use units::{InodeNumber, SnapshotId};
 
 /// A file as it is before or amid an operation.
@@ -102,6 +104,32 @@ impl<'t, 'a, P: Pointer> Files<'t, 'a, P> {
         let file = self.known(member.inode)?;
         if file.member() != member {
             return Err(OperationStop::Dangling { inode: member.inode });
+        }
+        Ok(file)
+    }
+
+    /// As [`Self::open`], with what decides what `caller` may do.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; damage.
+    pub(crate) fn open_for(&mut self, handle: FileHandle, caller: &Caller) -> Outcome<File> {
+        let file = self.open(handle)?;
+        self.with_list(file, caller)
+    }
+
+    /// As [`Self::named`], with what decides what `caller` may do.
+    ///
+    /// # Errors
+    /// As [`Self::named`]; damage.
+    pub(crate) fn named_for(&mut self, entry: NameEntry, caller: &Caller) -> Outcome<File> {
+        let file = self.named(entry)?;
+        self.with_list(file, caller)
+    }
+
+    fn with_list(&mut self, mut file: File, caller: &Caller) -> Outcome<File> {
+        if is_up_to_list(caller, &file.attributes) {
+            let list = holder::load(self.transaction, file.inode)?;
+            file.attributes.acl = access_list(file.inode, &list)?;
         }
         Ok(file)
     }

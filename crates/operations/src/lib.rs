@@ -29,11 +29,14 @@ mod attributes;
 mod directory_file;
 mod environment;
 mod file;
+mod holder;
+mod lists;
 mod mutation;
 mod stop;
 mod view;
 
 mod access;
+mod acls;
 mod create;
 mod create_unnamed;
 pub mod data;

@@ -20,7 +20,7 @@ impl Mutation for Scoped<calls::Link> {
         files.environment.check(self.call.directory)?;
         files.environment.check_same(self.call.file)?;
         let linked = files.open(self.call.file)?;
-        let directory = files.open(self.call.directory)?;
+        let directory = files.open_for(self.call.directory, caller)?;
         entries::check_search(caller, &directory.attributes)?;
         if files.lookup(directory.inode, &self.call.name)?.is_some() {
             return Err(FsError::Exists.into());

@@ -16,7 +16,7 @@ impl Query for Scoped<calls::Lookup> {
 
     fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<Entry> {
         let mut view = View::open(files, self.call.directory)?;
-        let directory = view.file(self.call.directory)?;
+        let directory = view.file_for(self.call.directory, &self.scope.caller)?;
         entries::check_search(&self.scope.caller, &directory)?;
         names::check_name(&self.call.name)?;
         if self.call.name == b"." {

@@ -23,7 +23,7 @@ impl Mutation for MakeNode {
     type Reply = (Entry, NodeChange);
 
     fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<Executed<Self::Reply>> {
-        let directory = files.open(self.call.directory)?;
+        let directory = files.open_for(self.call.directory, &self.scope.caller)?;
         entries::check_search(&self.scope.caller, &directory.attributes)?;
         if files.lookup(directory.inode, &self.call.name)?.is_some() {
             return Err(FsError::Exists.into());

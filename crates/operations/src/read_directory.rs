@@ -28,11 +28,12 @@ impl Query for Scoped<calls::ReadDirectory> {
 
     fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<DirectoryPage> {
         let mut view = View::open(files, self.call.directory)?;
-        let mut attributes = view.file(self.call.directory)?;
+        let mut attributes = view.file_for(self.call.directory, &self.scope.caller)?;
         if attributes.kind != FileKind::Directory {
             return Err(FsError::NotDirectory.into());
         }
         permission::check(&self.scope.caller, &attributes, MODE_READ)?;
+        attributes.acl = attributes.acl.unread();
         // First, since `.` shows it. If a wait follows, the next run finds it done.
         view.note_read(&mut attributes, self.scope.now);
         let (entries, end) = if view.image == SnapshotId::DIRECTORY {

@@ -15,7 +15,7 @@ impl Mutation for Scoped<calls::Remove> {
     type Reply = NodeChange;
 
     fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<Executed<NodeChange>> {
-        let directory = files.open(self.call.directory)?;
+        let directory = files.open_for(self.call.directory, &self.scope.caller)?;
         entries::check_search(&self.scope.caller, &directory.attributes)?;
         let found = files.lookup(directory.inode, &self.call.name)?;
         entries::check_removable_name(&self.call.name)?;

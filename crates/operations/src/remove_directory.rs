@@ -13,8 +13,8 @@ impl Mutation for Scoped<calls::RemoveDirectory> {
     type Reply = NodeChange;
 
     fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<Executed<NodeChange>> {
-        let parent = files.open(self.call.directory)?;
         let caller = &self.scope.caller;
+        let parent = files.open_for(self.call.directory, caller)?;
         entries::check_search(caller, &parent.attributes)?;
         let found = files.lookup(parent.inode, &self.call.name)?;
         entries::check_removable_directory_name(&self.call.name)?;

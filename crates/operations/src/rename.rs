@@ -88,21 +88,21 @@ impl Scoped<calls::Rename> {
         let caller = &self.scope.caller;
         files.environment.check(self.call.from_directory)?;
         files.environment.check_same(self.call.to_directory)?;
-        let to_directory = files.open(self.call.to_directory)?;
+        let to_directory = files.open_for(self.call.to_directory, caller)?;
         if !to_directory.is_directory() {
             return Err(FsError::NotDirectory.into());
         }
-        let from_directory = files.open(self.call.from_directory)?;
+        let from_directory = files.open_for(self.call.from_directory, caller)?;
         entries::check_search(caller, &from_directory.attributes)?;
         let source = files.lookup(from_directory.inode, &self.call.from_name)?;
         entries::check_search(caller, &to_directory.attributes)?;
         let target = files.lookup(to_directory.inode, &self.call.to_name)?;
         entries::check_rename_arguments(&self.call.from_name, &self.call.to_name, self.call.flags)?;
         let source = source.ok_or(FsError::NotFound)?;
-        let source = files.named(source)?;
+        let source = files.named_for(source, caller)?;
         let mut found = None;
         if let Some(target) = target {
-            found = Some(files.named(target)?);
+            found = Some(files.named_for(target, caller)?);
         }
         let may_loop = from_directory.inode != to_directory.inode;
         if may_loop && !mutation::broken(Rule::RenameMakesLoop) {

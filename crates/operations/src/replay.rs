@@ -13,19 +13,22 @@
 
 use crate::apply::{self, NewFile};
 use crate::attributes::{file_kind, take_over_state};
+use crate::holder::Holder;
+use crate::lists::{self, NewLists};
 use crate::rename::{self, Party, RenameStep};
-use crate::{OperationStop, Outcome, RecordError, directory_file, xattrs};
+use crate::{OperationStop, Outcome, RecordError, directory_file, holder};
 use cowfs::directory::{Entry, Member, is_entry_name};
 use cowfs::inode::InodeAttributes;
 use cowfs::pointer::Pointer;
 use cowfs::transaction::{INODES_MAX, Transaction};
+use file_service::rules::acls::AclKind;
 use ondisk::damage::Damage;
 use ondisk::inode::{KIND_DIRECTORY, KIND_REGULAR, KIND_SYMLINK};
 use ondisk::operation as records;
 use ondisk::operation::{
     AllocateRecord, CommitRecord, CreateRecord, FLAG_DROPS_CAPABILITY, FileReference, FileState,
-    NameRecord, OperationPrefix, RemoveXattrRecord, RenameRecord, SetAttributesRecord,
-    SetXattrRecord, WriteRecord,
+    InheritedLists, NameRecord, OperationPrefix, RemoveXattrRecord, RenameRecord, SetAclRecord,
+    SetAttributesRecord, SetXattrRecord, WriteRecord,
 };
 use ondisk::root::metafile;
 use ondisk::xattr::{XATTR_NAME_SIZE_MAX, XATTR_VALUE_SIZE_MAX};
@@ -61,6 +64,7 @@ pub fn replay<P: Pointer>(
         records::KIND_SET_XATTR => replay.set_xattr(),
         records::KIND_REMOVE_XATTR => replay.remove_xattr(),
         records::KIND_CREATE_UNNAMED => replay.create_unnamed(),
+        records::KIND_SET_ACL => replay.set_acl(),
         _ => Err(OperationStop::Record { kind, error: RecordError::Kind }),
     };
     match done {
@@ -74,6 +78,10 @@ pub fn replay<P: Pointer>(
         }
         done => done,
     }
+}
+
+fn holder_of(file: &FileReference) -> Holder {
+    (InodeNumber(file.inode.get()), Generation(file.generation.get()))
 }
 
 struct Replay<'r, 'b, 'a, P: Pointer> {
@@ -179,7 +187,7 @@ impl<'b, P: Pointer> Replay<'_, 'b, '_, P> {
         let record: CreateRecord = self.fixed()?;
         let name = self.name(record.name_size.get())?;
         let text = self.bytes(usize::from(record.text_size.get()))?;
-        self.end()?;
+        let (lists, holder) = self.lists(record.lists_size.get(), record.kind)?;
         let is_symlink = record.kind == KIND_SYMLINK;
         if text.len() > BLOCK_SIZE || is_symlink == text.is_empty() {
             return Err(self.wrong("text_size"));
@@ -202,13 +210,39 @@ impl<'b, P: Pointer> Replay<'_, 'b, '_, P> {
             create_verifier: record.create_verifier.get(),
             hash_seed: record.hash_seed.map(|word| word.get()),
             text,
+            lists,
         };
-        apply::make(self.transaction, parent, name, &new, now)
+        apply::make(self.transaction, (parent, name), (&new, holder), now)?;
+        Ok(())
+    }
+
+    /// The access control lists that end a record, and what holds them.
+    fn lists(&mut self, size: u16, kind: u8) -> Outcome<(NewLists, Option<Holder>)> {
+        if size == 0 {
+            self.end()?;
+            return Ok((NewLists::default(), None));
+        }
+        let head: InheritedLists = self.fixed()?;
+        let access = self.bytes(usize::from(head.access_size.get()))?;
+        let default = self.bytes(usize::from(head.default_size.get()))?;
+        self.end()?;
+        let sizes = access.len() + default.len();
+        let takes = kind == KIND_DIRECTORY || default.is_empty() && kind != KIND_SYMLINK;
+        if sizes == 0 || sizes + size_of::<InheritedLists>() != usize::from(size) || !takes {
+            return Err(self.wrong("lists_size"));
+        }
+        let lists = NewLists::recorded(access, default).map_err(|damage| self.damaged(damage))?;
+        let holder = holder_of(&head.holder);
+        self.check_free(holder.0)?;
+        if mutation::broken(Rule::InheritanceNotReplayed) {
+            return Ok((NewLists::default(), None));
+        }
+        Ok((lists, Some(holder)))
     }
 
     fn create_unnamed(&mut self) -> Outcome<()> {
         let record: CreateRecord = self.fixed()?;
-        self.end()?;
+        let (lists, holder) = self.lists(record.lists_size.get(), record.kind)?;
         let parts = [record.name_size.get(), record.text_size.get()];
         if record.kind != KIND_REGULAR || parts != [0; 2] || record.directory.inode.get() != 0 {
             return Err(self.wrong("kind"));
@@ -218,7 +252,9 @@ impl<'b, P: Pointer> Replay<'_, 'b, '_, P> {
         let generation = Generation(record.file.generation.get());
         self.check_free(inode)?;
         self.transaction.create(record.kind, 0, Some((inode, generation)))?;
-        apply::make_unnamed(self.transaction, inode, &record.state, now)
+        let file = (inode, &record.state);
+        apply::make_unnamed(self.transaction, file, (&lists, holder), now)?;
+        Ok(())
     }
 
     fn link(&mut self) -> Outcome<()> {
@@ -304,7 +340,7 @@ impl<'b, P: Pointer> Replay<'_, 'b, '_, P> {
     /// Takes over attributes, and drops capabilities.
     fn finish(&mut self, inode: InodeNumber, state: &FileState, flags: u32) -> Outcome<()> {
         if flags & FLAG_DROPS_CAPABILITY != 0 {
-            xattrs::drop_capability(self.transaction, inode)?;
+            holder::drop_capability(self.transaction, inode)?;
         }
         take_over_state(self.transaction.edit(inode)?, state);
         Ok(())
@@ -323,7 +359,7 @@ impl<'b, P: Pointer> Replay<'_, 'b, '_, P> {
         let (inode, _) = self.regular(&record.file)?;
         apply::write(self.transaction, inode, offset, data)?;
         if record.flags.get() & FLAG_DROPS_CAPABILITY != 0 {
-            xattrs::drop_capability(self.transaction, inode)?;
+            holder::drop_capability(self.transaction, inode)?;
         }
         let state = self.transaction.edit(inode)?;
         state.size = state.size.max(size);
@@ -383,22 +419,61 @@ impl<'b, P: Pointer> Replay<'_, 'b, '_, P> {
         if value.len() > XATTR_VALUE_SIZE_MAX {
             return Err(self.wrong("value_size"));
         }
+        // An access control list has a record of its own.
+        if AclKind::of_name(name).is_some() {
+            return Err(self.wrong("name"));
+        }
         let now = self.begin(&record.prefix);
         let (inode, _) = self.file(&record.file)?;
-        let chosen =
-            (InodeNumber(record.holder.inode.get()), Generation(record.holder.generation.get()));
-        match xattrs::holder(self.transaction, inode)? {
+        self.put_xattr(inode, holder_of(&record.holder), (name, value))?;
+        self.transaction.edit(inode)?.touch(now);
+        Ok(())
+    }
+
+    fn put_xattr(
+        &mut self,
+        inode: InodeNumber,
+        chosen: Holder,
+        (name, value): (&[u8], &[u8]),
+    ) -> Outcome<()> {
+        match holder::holder(self.transaction, inode)? {
             None => self.check_free(chosen.0)?,
             Some(holder) if (holder.inode, holder.generation) == chosen => {}
             Some(_) => return Err(self.unfit(inode, "its attributes lie elsewhere")),
         }
-        let mut list = xattrs::load(self.transaction, inode)?;
+        let mut list = holder::load(self.transaction, inode)?;
         list.insert(name.to_vec(), value.to_vec());
-        if ondisk::xattr::encoded_size(&list) as u64 > xattrs::XATTRS_BYTES_MAX {
+        if ondisk::xattr::encoded_size(&list) as u64 > holder::XATTRS_BYTES_MAX {
             return Err(self.unfit(inode, "its attributes would be too large"));
         }
-        xattrs::store(self.transaction, inode, &list, Some(chosen))?;
-        self.transaction.edit(inode)?.touch(now);
+        holder::store(self.transaction, inode, &list, Some(chosen))?;
+        Ok(())
+    }
+
+    fn set_acl(&mut self) -> Outcome<()> {
+        let record: SetAclRecord = self.fixed()?;
+        let value = self.bytes(record.value_size.get() as usize)?;
+        self.end()?;
+        let (kind, checked) = match record.list {
+            records::LIST_ACCESS => (AclKind::Access, NewLists::recorded(value, &[])),
+            records::LIST_DEFAULT => (AclKind::Default, NewLists::recorded(&[], value)),
+            _ => return Err(self.wrong("list")),
+        };
+        checked.map_err(|damage| self.damaged(damage))?;
+        let now = self.begin(&record.prefix);
+        let (inode, state) = self.file(&record.file)?;
+        if kind == AclKind::Default && state.kind != KIND_DIRECTORY || state.kind == KIND_SYMLINK {
+            return Err(self.unfit(inode, "it can have no such list"));
+        }
+        if value.is_empty() {
+            holder::remove(self.transaction, inode, kind.name())?;
+        } else {
+            self.put_xattr(inode, holder_of(&record.holder), (kind.name(), value))?;
+        }
+        let state = self.transaction.edit(inode)?;
+        lists::note(state, kind, !value.is_empty());
+        state.mode = (record.mode.get() & 0o7777) as u16;
+        state.touch(now);
         Ok(())
     }
 
@@ -406,9 +481,12 @@ impl<'b, P: Pointer> Replay<'_, 'b, '_, P> {
         let record: RemoveXattrRecord = self.fixed()?;
         let name = self.bytes(usize::from(record.name_size.get()))?;
         self.end()?;
+        if AclKind::of_name(name).is_some() {
+            return Err(self.wrong("name"));
+        }
         let now = self.begin(&record.prefix);
         let (inode, _) = self.file(&record.file)?;
-        if !xattrs::remove(self.transaction, inode, name)? {
+        if !holder::remove(self.transaction, inode, name)? {
             return Err(self.unfit(inode, "it has no such attribute"));
         }
         self.transaction.edit(inode)?.touch(now);

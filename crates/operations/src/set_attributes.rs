@@ -4,7 +4,7 @@
 
 use crate::attributes::{change, state_of, take_over};
 use crate::mutation::{prefix, reference};
-use crate::{Executed, Files, Mutation, Outcome, Record, Scope, Scoped, apply, xattrs};
+use crate::{Executed, Files, Mutation, Outcome, Record, Scope, Scoped, apply, holder};
 use cowfs::pointer::Pointer;
 use file_service::rules::attributes::changed;
 use file_service::{NodeChange, calls};
@@ -15,7 +15,7 @@ impl Mutation for Scoped<calls::SetFileAttributes> {
 
     fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<Executed<NodeChange>> {
         let (Scope { caller, now }, set) = (&self.scope, &self.call.set);
-        let found = files.open(self.call.file)?;
+        let found = files.open_for(self.call.file, &self.scope.caller)?;
         let inode = found.inode;
         let before = &found.attributes;
         let limit = files.environment.limits.file_bytes_max;
@@ -27,7 +27,7 @@ impl Mutation for Scoped<calls::SetFileAttributes> {
             apply::resize(files.transaction, inode, decided.size)?;
         }
         let drops = (set.size.is_some() || set.uid.is_some() || set.gid.is_some())
-            && xattrs::drop_capability(files.transaction, inode)?;
+            && holder::drop_capability(files.transaction, inode)?;
         take_over(files.transaction.edit(inode)?, &decided);
         let record = SetAttributesRecord {
             prefix: prefix(files.environment.volume, *now),

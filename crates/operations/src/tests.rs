@@ -1,6 +1,7 @@
 //! The operations against the memory backend, by `model-fs`: random sequences, with consistency
 //! points between and amid them, every block waited for, snapshots, and crashes with replay.
 
+mod acls;
 mod big;
 mod cases;
 mod engine;

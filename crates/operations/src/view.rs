@@ -11,7 +11,8 @@
 use crate::attributes::visible;
 use crate::data::read::ReadRange;
 use crate::file::Files;
-use crate::{Environment, OperationStop, Outcome};
+use crate::lists::access_list;
+use crate::{Environment, OperationStop, Outcome, holder};
 use cowfs::buftree::{self, FileKey, Root, Walk};
 use cowfs::directory::{DirectoryBlocks, DirectoryError};
 use cowfs::inode::InodeAttributes;
@@ -19,9 +20,11 @@ use cowfs::logical::{SnapshotView, read_record};
 use cowfs::pointer::Pointer;
 use cowfs::reader::{Progress, Stop, Wait};
 use cowfs::transaction::Transaction;
+use file_service::permission::is_up_to_list;
 use file_service::rules::attributes::atime_is_due;
-use file_service::{Attributes, Entry, FileHandle, FileKind, FsError};
-use ondisk::inode::InodeRecord;
+use file_service::{AccessList, Attributes, Caller, Entry, FileHandle, FileKind, FsError};
+use ondisk::inode::{InodeRecord, KIND_ATTRIBUTES};
+use ondisk::xattr::Xattrs;
 use units::{
     BLOCK_SIZE_U64, Block, BlockNumber, BlockRef, Fbn, Generation, InodeNumber, SnapshotId,
     Timestamp, zero_block,
@@ -81,6 +84,42 @@ impl<'t, 'a, P: Pointer> View<'t, 'a, P> {
         }
         let found = self.attributes(handle.inode, handle.generation)?;
         found.ok_or_else(|| FsError::Stale.into())
+    }
+
+    /// As [`Self::file`], with what decides what `caller` may do.
+    ///
+    /// # Errors
+    /// As [`Self::file`]; damage.
+    pub fn file_for(&mut self, handle: FileHandle, caller: &Caller) -> Outcome<Attributes> {
+        let mut attributes = self.file(handle)?;
+        if is_up_to_list(caller, &attributes) {
+            let list = self.xattrs(handle.inode)?;
+            attributes.acl = access_list(handle.inode, &list)?;
+        }
+        Ok(attributes)
+    }
+
+    /// A file's extended attributes.
+    ///
+    /// # Errors
+    /// What to wait for, or damage.
+    pub fn xattrs(&mut self, inode: InodeNumber) -> Outcome<Xattrs> {
+        if self.image == SnapshotId::DIRECTORY {
+            return Ok(Xattrs::new());
+        }
+        let found = self.look(inode, |state, _| holder::holder_of(state))?.flatten();
+        let Some(found) = found else { return Ok(Xattrs::new()) };
+        let size =
+            self.look(found, |state, _| (state.kind == KIND_ATTRIBUTES).then_some(state.size));
+        let size = size?.flatten().ok_or(OperationStop::Dangling { inode: found })?;
+        let count = holder::block_count(found, size)?;
+        let blocks = self.blocks(found, Fbn(0), count)?;
+        holder::decode(found, size, &blocks)
+    }
+
+    /// Whether it is the `.snapshot` directory, of which nothing is stored.
+    pub fn is_directory_of_snapshots(&self) -> bool {
+        self.image == SnapshotId::DIRECTORY
     }
 
     /// The attributes of a file, if it is there for clients.
@@ -219,6 +258,7 @@ impl<'t, 'a, P: Pointer> View<'t, 'a, P> {
         let changed = newest.map_or(directory.attributes.birth, |snapshot| snapshot.created);
         Ok(Attributes {
             mode: SNAPSHOT_DIRECTORY_MODE,
+            acl: AccessList::None,
             links: 2,
             uid: 0,
             gid: 0,

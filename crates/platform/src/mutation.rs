@@ -268,6 +268,10 @@ rules! {
         "a volume whose deletion an outage cut off stays exported though it is gone"
     SuccessorsPlaceTaken "successors-place-taken"
         "a disk that returns takes the place that another disk has had since"
+    AccessListIgnored "access-list-ignored"
+        "what a file's access control list says is not looked at"
+    InheritanceNotReplayed "inheritance-not-replayed"
+        "a replay makes a file without the access control lists that it inherited"
 }
 
 #[cfg(feature = "mutations")]

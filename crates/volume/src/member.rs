@@ -15,10 +15,11 @@ use aggregate::{
 };
 use cowfs::budget::Spender;
 use cowfs::free_map::{MapFile, is_set, map_block_of};
-use cowfs::logical::Logical;
+use cowfs::logical::{Image, Logical};
 use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Progress, Reader, Stop};
 use cowfs::space::SCAN_BLOCKS_PER_CP;
+use ondisk::features::ACLS;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use units::{VolumeId, Vvbn};
@@ -73,6 +74,25 @@ fn leave_out(volume: &FlexibleVolume, access: &mut Access<'_>) {
     }
 }
 
+/// Notes in a volume's record that files of its image have access control lists: in the superblock
+/// that the lists come with.
+pub(crate) fn note_acls<P: Pointer>(
+    aggregate: &Aggregate,
+    access: &mut Access<'_>,
+    (volume, image): (VolumeId, &Image<P>),
+) {
+    if !image.inodes.iter().any(|inode| inode.attributes.has_acl()) {
+        return;
+    }
+    let side = aggregate.block_side.write(access);
+    let Some(slot) = side.slot_of(volume) else { return };
+    let features = &mut side.table[slot].record.features;
+    if !features.has(&ACLS) {
+        features.set(&ACLS);
+        side.dirty_slots.insert(slot);
+    }
+}
+
 /// Makes a restored image the active one; what was in memory is of the image that was left.
 fn switch_logical<P: Pointer>(logical: &mut Logical<P>, image: RestoredImage<P>) {
     logical.inode_file = image.inode_file.0;
@@ -117,6 +137,9 @@ impl Member for FlexibleVolume {
             return None;
         };
         let image = logical.freeze();
+        if let Some(aggregate) = self.aggregate.upgrade() {
+            note_acls(&aggregate, access, (self.front.id, &image));
+        }
         let side = self.vbn.write(access);
         let facts = image_facts(&image, &mut side.requests, context);
         let dirty_blocks = image.dirty_blocks;

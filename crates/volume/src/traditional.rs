@@ -6,6 +6,7 @@
 
 use crate::front::Front;
 use crate::load::snapshot_views;
+use crate::member::note_acls;
 use crate::snapshots::{Birth, Requests, SnapshotInfo, SnapshotRequest};
 use crate::work::{file_work, image_facts};
 use affinity::{Access, Partition};
@@ -134,6 +135,7 @@ impl Member for TraditionalVolume {
             return None;
         }
         let mut image = logical.freeze();
+        note_acls(&aggregate, access, (self.front.id, &image));
         let facts = image_facts(&image, &mut requests, context);
         let state = self.state.write(access);
         state.requests = requests;

@@ -5,6 +5,7 @@
 use super::node::Content;
 use super::volume::{Context, Volume, change};
 use crate::permission::{self, MODE_READ, MODE_WRITE};
+use crate::rules::acls::{self, AclChange, AclKind};
 use crate::rules::attributes::{
     atime_is_due, check_has_data, check_range, mode_after_write, touch, touch_content,
 };
@@ -139,7 +140,11 @@ impl Volume {
     ) -> Result<Vec<u8>, FsError> {
         let node = self.node(file)?;
         xattrs::check_get(context.caller, &node.attributes, name)?;
-        node.xattrs.get(name).cloned().ok_or(FsError::NoAttribute)
+        let found = match AclKind::of_name(name) {
+            Some(kind) => node.acl(kind),
+            None => node.xattrs.get(name).cloned(),
+        };
+        found.ok_or(FsError::NoAttribute)
     }
 
     pub(super) fn set_xattr(
@@ -159,11 +164,46 @@ impl Volume {
             XattrSetMode::Either | XattrSetMode::Create | XattrSetMode::Replace => {}
         }
         if !there {
-            let names_bytes = node.xattrs.keys().map(|name| name.len() + 1).sum();
+            let names_bytes = node.xattr_names().iter().map(|name| name.len() + 1).sum();
             xattrs::check_names_room(names_bytes, name)?;
         }
         node.xattrs.insert(name.to_vec(), value.to_vec());
         touch(&mut node.attributes, context.now);
+        Ok(())
+    }
+
+    /// Sets an access control list, or removes it: an empty value.
+    pub(super) fn set_acl(
+        &mut self,
+        context: Context<'_>,
+        file: FileHandle,
+        (kind, value): (AclKind, &[u8]),
+        drops_setgid: bool,
+    ) -> Result<(), FsError> {
+        let node = self.node_mut(file)?;
+        let caller = (context.caller, drops_setgid);
+        let names_bytes = node.xattr_names().iter().map(|name| name.len() + 1).sum();
+        let is_new = node.acl(kind).is_none();
+        let check_room = || match is_new {
+            true => xattrs::check_names_room(names_bytes, kind.name()),
+            false => Ok(()),
+        };
+        match acls::changed(caller, &node.attributes, (kind, value), context.now)? {
+            AclChange::Access(next) => {
+                if next.acl.is_there() {
+                    check_room()?;
+                }
+                node.attributes = next;
+            }
+            AclChange::Default(None, _) if node.default_acl.is_none() => {}
+            AclChange::Default(list, next) => {
+                if list.is_some() {
+                    check_room()?;
+                }
+                (node.default_acl, node.attributes) = (list, next);
+            }
+            AclChange::Nothing => {}
+        }
         Ok(())
     }
 
@@ -172,8 +212,8 @@ impl Volume {
         context: Context<'_>,
         file: FileHandle,
     ) -> Result<Vec<Vec<u8>>, FsError> {
-        let names = self.node(file)?.xattrs.keys();
-        Ok(names.filter(|name| xattrs::is_listed(context.caller, name)).cloned().collect())
+        let names = self.node(file)?.xattr_names().into_iter();
+        Ok(names.filter(|name| xattrs::is_listed(context.caller, name)).collect())
     }
 
     pub(super) fn remove_xattr(

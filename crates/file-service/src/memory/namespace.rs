@@ -153,8 +153,10 @@ impl Volume {
         let before = self.node(directory)?.attributes.clone();
         entries::check_add(context.caller, &before, kind)?;
         let identity = self.next_identity(kind)?;
+        let default = self.node(directory)?.default_acl.clone();
+        let parent = (&before, default.as_ref());
         let mut file =
-            attribute_rules::created(context.caller, &before, identity, set, context.now)?;
+            attribute_rules::created(context.caller, parent, identity, set, context.now)?;
         match &content {
             Content::Directory(_) => {
                 file.size = units::BLOCK_SIZE_U64;
@@ -163,7 +165,9 @@ impl Volume {
             Content::Symlink(text) => file.size = text.len() as u64,
             Content::Regular(_) | Content::Special => {}
         }
-        let inode = self.insert(Node::new(file, content));
+        let mut node = Node::new(file, content);
+        node.default_acl = default.filter(|_| kind == FileKind::Directory);
+        let inode = self.insert(node);
         self.known_directory(directory.inode).insert(name, inode);
         let parent = self.known_mut(directory.inode);
         parent.attributes.links += u32::from(kind == FileKind::Directory);
@@ -182,8 +186,9 @@ impl Volume {
         entries::check_search(context.caller, &parent)?;
         entries::check_add(context.caller, &parent, FileKind::Regular)?;
         let identity = self.next_identity(FileKind::Regular)?;
+        let parent = (&parent, self.node(directory)?.default_acl.as_ref());
         let mut file =
-            attribute_rules::created(context.caller, &parent, identity, set, context.now)?;
+            attribute_rules::created(context.caller, parent, identity, set, context.now)?;
         file.links = 0;
         let mut node = Node::new(file, Content::Regular(FileData::default()));
         (node.holds, node.is_unnamed) = (1, true);
@@ -405,7 +410,8 @@ impl Volume {
         if attribute_rules::atime_is_due(&node.attributes, context.now) {
             node.attributes.atime = context.now;
         }
-        let attributes = node.attributes.clone();
+        let mut attributes = node.attributes.clone();
+        attributes.acl = attributes.acl.unread();
         let directory = self.node(handle)?.directory()?;
         let removed = attributes.links == 0;
         let dots = [

@@ -4,7 +4,9 @@
 //! never given twice in one directory.
 
 use super::data::FileData;
-use crate::{Attributes, FileKind, FsError};
+use crate::acl::Acl;
+use crate::rules::acls::AclKind;
+use crate::{AccessList, Attributes, FileKind, FsError};
 use std::collections::BTreeMap;
 use units::InodeNumber;
 
@@ -18,7 +20,10 @@ const COOKIE_FIRST: u64 = 3;
 pub(super) struct Node {
     pub attributes: Attributes,
     pub content: Content,
+    /// But for the access control lists.
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// The list that new files inherit, of a directory.
+    pub default_acl: Option<Acl>,
     /// Open files (`FileService::hold`).
     pub holds: u64,
     /// Made without a name, and has had none since.
@@ -100,6 +105,7 @@ impl Node {
             attributes,
             content,
             xattrs: BTreeMap::new(),
+            default_acl: None,
             holds: 0,
             is_unnamed: false,
             verifier: None,
@@ -134,6 +140,26 @@ impl Node {
             Content::Directory(_) => Err(FsError::IsDirectory),
             _ => Err(FsError::Invalid),
         }
+    }
+
+    /// An access control list as clients see it.
+    pub(super) fn acl(&self, kind: AclKind) -> Option<Vec<u8>> {
+        match (kind, &self.attributes.acl) {
+            (AclKind::Access, AccessList::Read(class)) => {
+                Some(Acl::of_access(self.attributes.mode, class).value())
+            }
+            (AclKind::Access, _) => None,
+            (AclKind::Default, _) => self.default_acl.as_ref().map(Acl::value),
+        }
+    }
+
+    /// The names of all extended attributes, in order.
+    pub(super) fn xattr_names(&self) -> Vec<Vec<u8>> {
+        let kinds = [AclKind::Access, AclKind::Default].into_iter();
+        let lists = kinds.filter(|kind| self.acl(*kind).is_some()).map(|kind| kind.name().to_vec());
+        let mut names: Vec<Vec<u8>> = self.xattrs.keys().cloned().chain(lists).collect();
+        names.sort_unstable();
+        names
     }
 
     pub(super) fn is_directory(&self) -> bool {

@@ -5,6 +5,7 @@ use super::MemoryFileSystem;
 use super::volume::{Context, Volume, change};
 use crate::calls::{self, Call, Done};
 use crate::permission;
+use crate::rules::acls::AclKind;
 use crate::{Caller, CommitResult, FileHandle, FileSystemStatistics, FsError, Hold, WriteResult};
 use std::collections::BTreeMap;
 use units::{BLOCK_SIZE_U64, VolumeUuid};
@@ -144,10 +145,18 @@ on_volume! {
     };
     GetXattr: |call, volume, context| volume.get_xattr(context, call.file, &call.name);
     SetXattr: |call, volume, context| {
-        volume.set_xattr(context, call.file, &call.name, &call.value, call.mode)
+        match AclKind::of_name(&call.name) {
+            None => volume.set_xattr(context, call.file, &call.name, &call.value, call.mode),
+            Some(kind) => {
+                volume.set_acl(context, call.file, (kind, &call.value), call.drops_setgid)
+            }
+        }
     };
     ListXattrs: |call, volume, context| volume.list_xattrs(context, call.file);
-    RemoveXattr: |call, volume, context| volume.remove_xattr(context, call.file, &call.name);
+    RemoveXattr: |call, volume, context| match AclKind::of_name(&call.name) {
+        None => volume.remove_xattr(context, call.file, &call.name),
+        Some(kind) => volume.set_acl(context, call.file, (kind, &[]), false),
+    };
     Allocate: |call, volume, context| {
         volume.allocate(context, call.file, call.allocation, (call.offset, call.length))
     };

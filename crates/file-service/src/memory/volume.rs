@@ -7,7 +7,8 @@
 use super::node::{Content, Directory, Node};
 use crate::rules::attributes::{self, NewIdentity};
 use crate::{
-    Attributes, Caller, Entry, FileHandle, FileKind, FsError, Limits, NodeChange, SetAttributes,
+    AccessList, Attributes, Caller, Entry, FileHandle, FileKind, FsError, Limits, NodeChange,
+    SetAttributes,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use units::{BLOCK_SIZE_U64, Generation, InodeNumber, SnapshotId, Timestamp, VolumeUuid};
@@ -71,6 +72,7 @@ impl Volume {
             generation: identity.generation,
             kind: FileKind::Directory,
             mode: options.root_mode & attributes::MODE_MASK,
+            acl: AccessList::None,
             links: 2,
             uid: 0,
             gid: 0,
@@ -134,7 +136,8 @@ impl Volume {
     }
 
     pub(super) fn entry(&self, inode: InodeNumber) -> Entry {
-        let attributes = self.known(inode).attributes.clone();
+        let mut attributes = self.known(inode).attributes.clone();
+        attributes.acl = attributes.acl.unread();
         let handle = FileHandle {
             volume: self.identity,
             inode,

@@ -6,12 +6,15 @@
 //! Fails: `AccessDenied`, `NotPermitted`, `GuardMismatch`, `Invalid`, `IsDirectory`,
 //! `FileTooLarge`.
 
+use crate::acl::Acl;
 use crate::permission::{self, MODE_WRITE, SETGID, SETUID};
-use crate::{Attributes, Caller, FileKind, FsError, SetAttributes, SetTime};
+use crate::{AccessList, Attributes, Caller, FileKind, FsError, SetAttributes, SetTime};
 use units::{Generation, InodeNumber, Timestamp};
 
 /// The mode bits that can be set.
 pub const MODE_MASK: u32 = 0o7777;
+/// Those that say who may read, write and execute.
+const PERMISSIONS: u32 = 0o777;
 /// Execute permission of the group; with setgid it makes a program, without it means nothing.
 const GROUP_EXECUTE: u32 = 0o010;
 /// A read moves atime at least this often, though nothing was written since the last (relatime).
@@ -39,6 +42,8 @@ pub struct NewIdentity {
 /// The attributes of a file that `caller` makes in `directory`, before any size in `set` is
 /// applied. The group is the directory's where that has setgid (and a new directory inherits the
 /// bit), else the caller's. A setgid program is not made for a group that the caller is not in.
+/// Permissions are those of `set` without the caller's umask; in a directory with a default list
+/// they are what that list allows of `set`, whatever the umask, and the file gets an access list.
 /// A user and a group in `set` count if root makes the file; others' are passed over, as Linux does
 /// it: there are clients that send their own with every file.
 ///
@@ -46,7 +51,7 @@ pub struct NewIdentity {
 /// `Invalid` for [`NO_ID`].
 pub fn created(
     caller: &Caller,
-    directory: &Attributes,
+    (directory, default): (&Attributes, Option<&Acl>),
     identity: NewIdentity,
     set: &SetAttributes,
     now: Timestamp,
@@ -59,11 +64,23 @@ pub fn created(
         (FileKind::Directory, None) => DIRECTORY_MODE_DEFAULT,
         (_, None) => FILE_MODE_DEFAULT,
     };
+    let mut acl = AccessList::None;
+    if kind != FileKind::Symlink {
+        match default {
+            None => mode &= !(caller.umask & PERMISSIONS),
+            Some(default) => {
+                let (left, class) = default.inherited(mode);
+                mode = left;
+                acl = class.into();
+            }
+        }
+    }
     let mut file = Attributes {
         inode: identity.inode,
         generation: identity.generation,
         kind,
         mode,
+        acl,
         links: if kind == FileKind::Directory { 2 } else { 1 },
         uid: caller.uid,
         gid: if inherits { directory.gid } else { caller.gid },
@@ -236,7 +253,7 @@ fn mode_without_privilege(caller: &Caller, mode: u32, gid: u32) -> u32 {
     mode & !SETUID & if keeps { MODE_MASK } else { !SETGID }
 }
 
-fn may_keep_setgid(caller: &Caller, gid: u32) -> bool {
+pub(super) fn may_keep_setgid(caller: &Caller, gid: u32) -> bool {
     caller.is_root() || caller.is_member_of(gid)
 }
 

@@ -9,10 +9,13 @@
 //!
 //! Fails: by [`crate::FsError`], with the errno that Linux gives on a local file system.
 
+pub mod acls;
 pub mod attributes;
 pub mod entries;
 pub mod names;
 pub mod xattrs;
 
+#[cfg(test)]
+mod acl_tests;
 #[cfg(test)]
 mod tests;

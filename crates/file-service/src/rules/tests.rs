@@ -3,23 +3,26 @@
 use super::attributes::{NO_ID, NewIdentity, atime_is_due, changed, created, mode_after_write};
 use super::entries::{self, RenameAction, RenameParties, check_rename};
 use super::{names, xattrs};
-use crate::{Attributes, Caller, FileKind, FsError, NewNode, RenameFlags, SetAttributes, SetTime};
+use crate::{
+    AccessList, Attributes, Caller, FileKind, FsError, NewNode, RenameFlags, SetAttributes, SetTime,
+};
 use units::{Generation, InodeNumber, Timestamp};
 
-const NOW: Timestamp = Timestamp(1_000);
+pub(super) const NOW: Timestamp = Timestamp(1_000);
 const SIZE_MAX: u64 = 1 << 20;
 
-fn user(uid: u32, groups: &[u32]) -> Caller {
+pub(super) fn user(uid: u32, groups: &[u32]) -> Caller {
     let gid = groups.first().copied().unwrap_or(uid);
     Caller { uid, gid, groups: groups.into(), ..Caller::root() }
 }
 
-fn file(kind: FileKind, mode: u32) -> Attributes {
+pub(super) fn file(kind: FileKind, mode: u32) -> Attributes {
     Attributes {
         inode: InodeNumber(10),
         generation: Generation(1),
         kind,
         mode,
+        acl: AccessList::None,
         links: if kind == FileKind::Directory { 2 } else { 1 },
         uid: 1,
         gid: 1,
@@ -35,11 +38,11 @@ fn file(kind: FileKind, mode: u32) -> Attributes {
     }
 }
 
-fn regular(mode: u32) -> Attributes {
+pub(super) fn regular(mode: u32) -> Attributes {
     file(FileKind::Regular, mode)
 }
 
-fn directory(mode: u32, inode: u64) -> Attributes {
+pub(super) fn directory(mode: u32, inode: u64) -> Attributes {
     Attributes { inode: InodeNumber(inode), ..file(FileKind::Directory, mode) }
 }
 
@@ -163,7 +166,7 @@ fn new_files_take_their_group_from_setgid_directories() {
     let make = |parent: u32, kind, mode, caller: &Caller| {
         let identity = NewIdentity { inode: InodeNumber(20), generation: Generation(1), kind };
         let wanted = SetAttributes { mode: Some(mode), ..set() };
-        created(caller, &directory(parent, 3), identity, &wanted, NOW).unwrap()
+        created(caller, (&directory(parent, 3), None), identity, &wanted, NOW).unwrap()
     };
     let stranger = user(5, &[6]);
     let plain = make(0o777, FileKind::Regular, 0o640, &stranger);
@@ -183,7 +186,7 @@ fn nobody_makes_files_for_others() {
     let wanted = SetAttributes { uid: Some(9), gid: Some(8), ..set() };
     let parent = directory(0o777, 3);
     let make = |caller: &Caller| {
-        let made = created(caller, &parent, identity, &wanted, NOW).unwrap();
+        let made = created(caller, (&parent, None), identity, &wanted, NOW).unwrap();
         (made.uid, made.gid)
     };
     assert_eq!(make(&user(5, &[6])), (5, 6));
@@ -200,7 +203,7 @@ fn no_file_is_given_to_the_user_that_nobody_is() {
     ];
     for wanted in &wanted {
         for caller in [Caller::root(), user(1, &[])] {
-            let made = created(&caller, &directory(0o777, 3), identity, wanted, NOW);
+            let made = created(&caller, (&directory(0o777, 3), None), identity, wanted, NOW);
             assert_eq!(made, Err(FsError::Invalid));
             assert_eq!(change(&caller, &regular(0o644), wanted), Err(FsError::Invalid));
         }

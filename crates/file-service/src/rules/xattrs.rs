@@ -5,12 +5,14 @@
 //! | `user.` | read permission; files and directories only | write permission; in a sticky directory's own attributes the owner |
 //! | `trusted.` | root; others see nothing | root |
 //! | `security.` | everyone | root |
-//! | `system.` | not supported: access control lists are not stored here | |
+//! | `system.posix_acl_access`, `system.posix_acl_default` | everyone; not of symbolic links | the owner, by [`super::acls`] |
+//! | other `system.` | not supported | |
 //!
 //! Invariants: what a caller cannot read, its listing does not show (`trusted.`).
 //! Fails: `NotSupported`, `Invalid`, `Range` (name), `AttributeTooLarge`, `NoAttribute`,
 //! `NotPermitted`, `AccessDenied`.
 
+use super::acls::AclKind;
 use crate::permission::{self, MODE_READ, MODE_WRITE, STICKY};
 use crate::{Attributes, Caller, FileKind, FsError};
 
@@ -29,6 +31,7 @@ enum Namespace {
     User,
     Trusted,
     Security,
+    AccessControl,
 }
 
 fn namespace(name: &[u8]) -> Result<Namespace, FsError> {
@@ -43,6 +46,9 @@ fn namespace(name: &[u8]) -> Result<Namespace, FsError> {
     if name.contains(&0) {
         return Err(FsError::Invalid);
     }
+    if AclKind::of_name(name).is_some() {
+        return Ok(Namespace::AccessControl);
+    }
     let known = KNOWN.iter().find(|(prefix, _)| name.starts_with(prefix));
     let (prefix, namespace) = known.ok_or(FsError::NotSupported)?;
     if name.len() == prefix.len() { Err(FsError::Invalid) } else { Ok(*namespace) }
@@ -56,7 +62,8 @@ fn has_user_attributes(file: &Attributes) -> bool {
 /// Unless `caller` may read attribute `name` of `file`.
 pub fn check_get(caller: &Caller, file: &Attributes, name: &[u8]) -> Result<(), FsError> {
     match namespace(name)? {
-        Namespace::Security => Ok(()),
+        Namespace::AccessControl if file.kind == FileKind::Symlink => Err(FsError::NotSupported),
+        Namespace::Security | Namespace::AccessControl => Ok(()),
         Namespace::Trusted if caller.is_root() => Ok(()),
         Namespace::User if has_user_attributes(file) => permission::check(caller, file, MODE_READ),
         Namespace::Trusted | Namespace::User => Err(FsError::NoAttribute),
@@ -64,7 +71,8 @@ pub fn check_get(caller: &Caller, file: &Attributes, name: &[u8]) -> Result<(), 
 }
 
 /// # Errors
-/// Unless `caller` may set attribute `name` of `file` to a value of `value_bytes`, or remove it.
+/// Unless `caller` may set attribute `name` of `file` to a value of `value_bytes`, or remove it. An
+/// access control list is not set so, but by [`super::acls`].
 pub fn check_set(
     caller: &Caller,
     file: &Attributes,
@@ -84,6 +92,7 @@ pub fn check_set(
             permission::check(caller, file, MODE_WRITE)
         }
         Namespace::Trusted | Namespace::Security if caller.is_root() => Ok(()),
+        Namespace::AccessControl => Err(FsError::NotSupported),
         Namespace::User | Namespace::Trusted | Namespace::Security => Err(FsError::NotPermitted),
     }
 }

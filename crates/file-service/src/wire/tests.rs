@@ -3,8 +3,8 @@
 use super::*;
 use crate::memory::{MemoryFileSystem, VolumeOptions};
 use crate::{
-    Attributes, CreateMode, DirectoryEntry, DirectoryPage, FileHandle, FileKind, FileService,
-    SetAttributes, Stability, calls,
+    AccessList, Attributes, CreateMode, DirectoryEntry, DirectoryPage, FileHandle, FileKind,
+    FileService, SetAttributes, Stability, calls,
 };
 use platform::Clock;
 use platform::sync::Mutex;
@@ -187,6 +187,7 @@ fn the_largest_page_that_is_asked_for_fits() {
         generation: most.generation,
         kind: FileKind::Socket,
         mode: u32::MAX,
+        acl: AccessList::Unread,
         links: u32::MAX,
         uid: u32::MAX,
         gid: u32::MAX,
@@ -236,6 +237,7 @@ fn who_asks_survives_the_wire() {
         groups: [7, 8].into(),
         durability: crate::Durability::Ordered,
         has_opened: true,
+        umask: 0o22,
     };
     let body = Frame::of_request(&caller, calls::Commit::of(file).into()).body;
     let (found, _) = decode_request(&body, Bytes::new()).unwrap();

@@ -1,6 +1,7 @@
 //! Tests of the conversions.
 
 use super::*;
+use file_service::AccessList;
 use units::{Generation, InodeNumber};
 
 fn attributes(kind: FileKind, mode: u32) -> Attributes {
@@ -9,6 +10,7 @@ fn attributes(kind: FileKind, mode: u32) -> Attributes {
         generation: Generation(3),
         kind,
         mode,
+        acl: AccessList::None,
         links: 2,
         uid: 10,
         gid: 20,

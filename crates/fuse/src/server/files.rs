@@ -66,7 +66,7 @@ impl Server {
         let directory = self.file(request)?;
         let arguments: CreateIn = request.take()?;
         let name = request.name()?;
-        let (caller, set) = self.ownership(request, arguments.mode);
+        let (caller, set) = self.ownership(request, (arguments.mode, arguments.umask));
         let (server, reply) = (Arc::clone(self), request.reply());
         let done: Done<(Entry, NodeChange)> = Box::new(move |made| match made {
             Ok((entry, _)) => server.hold_created(reply, entry, arguments.flags),
@@ -105,7 +105,7 @@ impl Server {
     pub(super) fn create_unnamed(self: &Arc<Self>, request: &mut Request<'_>) -> Handled {
         let directory = self.file(request)?;
         let arguments: CreateIn = request.take()?;
-        let (caller, set) = self.ownership(request, arguments.mode);
+        let (caller, set) = self.ownership(request, (arguments.mode, arguments.umask));
         let (server, reply) = (Arc::clone(self), request.reply());
         let done: Done<(Entry, Hold)> = Box::new(move |made| match made {
             Ok((entry, hold)) => server.opened(reply, (&entry, hold), arguments.flags),

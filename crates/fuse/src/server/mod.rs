@@ -2,11 +2,13 @@
 //!
 //! Who decides what: the kernel checks permissions (`default_permissions`), because it must do so
 //! for names that it has cached anyway, knows all groups and capabilities of the process, and
-//! refreshes attributes that are out of date before it decides. So requests go to the service as
-//! root's, without a second check and without a look at the process's groups. Three things are
-//! still the caller's own: whose a new file is, which writes clear setuid and setgid
-//! (`HANDLE_KILLPRIV_V2`: the kernel says which, the service does it with the write), and which
-//! extended attributes a listing shows.
+//! refreshes attributes that are out of date before it decides. It does so by access control
+//! lists, too (`POSIX_ACL`), for which it asks as for extended attributes. So requests go to the
+//! service as root's, without a second check and without a look at the process's groups. Four
+//! things are still the caller's own: whose a new file is; the umask, which counts only where the
+//! file inherits no list (`DONT_MASK`: the kernel leaves that to the service); which writes clear
+//! setuid and setgid (`HANDLE_KILLPRIV_V2`: the kernel says which, the service does it with the
+//! write); and which extended attributes a listing shows.
 //!
 //! Invariants:
 //! - An event loop never waits for an answer; it comes through a callback, on any thread.
@@ -31,7 +33,7 @@ mod xattrs;
 mod tests;
 
 use self::locks::MountLocks;
-use crate::abi::{AttrOut, EntryOut, opcode};
+use crate::abi::{AttrOut, EntryOut, init, opcode};
 use crate::convert::{self, Validity};
 use crate::errno::Errno;
 use crate::node::{NodeTable, visible_inode};
@@ -46,6 +48,7 @@ use file_service::{
     Attributes, Caller, Done, Durability, Entry, FileHandle, FileService, FsError, calls,
 };
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 type Handled = Result<(), Errno>;
 
@@ -62,6 +65,8 @@ pub(crate) struct Server {
     caller: Caller,
     /// None: the kernel keeps locks to itself.
     locks: Option<Arc<MountLocks>>,
+    /// Whether requests that set extended attributes are of the longer form.
+    sets_xattrs_extended: AtomicBool,
 }
 
 /// The user that stands for a process with user id 0 that may not keep setuid: "nobody".
@@ -86,7 +91,13 @@ impl Server {
             valid,
             caller,
             locks: locks.map(|manager| Arc::new(MountLocks::new(manager))),
+            sets_xattrs_extended: AtomicBool::new(false),
         })
+    }
+
+    /// The kernel and this side agreed on these features.
+    pub(crate) fn agree(&self, features: u64) {
+        self.sets_xattrs_extended.store(features & init::SETXATTR_EXT != 0, Ordering::Relaxed);
     }
 
     /// What makes files durable that were closed; the mount gives it a thread.

@@ -65,9 +65,13 @@ impl Server {
         self.privileged.forget(node);
     }
 
-    /// The caller and attributes that make a file the requester's own.
-    pub(super) fn ownership(&self, request: &Request<'_>, mode: u32) -> (Caller, SetAttributes) {
-        let caller = Caller { gid: request.header.gid, ..self.caller.clone() };
+    /// The caller and attributes that, with a mode and a umask, make a file the requester's own.
+    pub(super) fn ownership(
+        &self,
+        request: &Request<'_>,
+        (mode, umask): (u32, u32),
+    ) -> (Caller, SetAttributes) {
+        let caller = Caller { gid: request.header.gid, umask, ..self.caller.clone() };
         let set = SetAttributes {
             mode: Some(mode & PERMISSION_BITS),
             uid: Some(request.header.uid),
@@ -81,7 +85,12 @@ impl Server {
         Box::new(move |answer| done(answer.map(|(entry, _)| entry)))
     }
 
-    fn make(self: &Arc<Self>, request: &mut Request<'_>, mode: u32, node: NewNode) -> Handled {
+    fn make(
+        self: &Arc<Self>,
+        request: &mut Request<'_>,
+        mode: (u32, u32),
+        node: NewNode,
+    ) -> Handled {
         let directory = self.file(request)?;
         let name = request.name()?;
         let (caller, set) = self.ownership(request, mode);
@@ -95,18 +104,18 @@ impl Server {
 
     pub(super) fn make_directory(self: &Arc<Self>, request: &mut Request<'_>) -> Handled {
         let arguments: MakeDirectoryIn = request.take()?;
-        self.make(request, arguments.mode, NewNode::Directory)
+        self.make(request, (arguments.mode, arguments.umask), NewNode::Directory)
     }
 
     pub(super) fn make_node(self: &Arc<Self>, request: &mut Request<'_>) -> Handled {
         let arguments: MakeNodeIn = request.take()?;
         let node = convert::new_node(arguments.mode, arguments.device);
         if let Some(node) = node.map_err(|()| Errno::INVALID)? {
-            return self.make(request, arguments.mode, node);
+            return self.make(request, (arguments.mode, arguments.umask), node);
         }
         let directory = self.file(request)?;
         let name = request.name()?;
-        let (caller, set) = self.ownership(request, arguments.mode);
+        let (caller, set) = self.ownership(request, (arguments.mode, arguments.umask));
         let done = self.made_done(request);
         self.service.create(
             &caller,
@@ -120,7 +129,7 @@ impl Server {
         let directory = self.file(request)?;
         let name = request.name()?;
         let text = request.name()?.to_vec();
-        let (caller, set) = self.ownership(request, PERMISSION_BITS);
+        let (caller, set) = self.ownership(request, (PERMISSION_BITS, 0));
         let node = NewNode::Symlink(text);
         self.service.make_node(
             &caller,

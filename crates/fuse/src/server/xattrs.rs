@@ -2,12 +2,13 @@
 //! the requester.
 
 use super::{Handled, Server, empty_done};
-use crate::abi::{GetXattrIn, GetXattrOut, SetXattrIn};
+use crate::abi::{GetXattrIn, GetXattrOut, SETXATTR_ACL_KILL_SGID, SetXattrExtension, SetXattrIn};
 use crate::convert;
 use crate::errno::Errno;
 use crate::reply::Reply;
 use crate::request::Request;
 use file_service::{Caller, Done, calls};
+use std::sync::atomic::Ordering;
 
 /// Answers with a value, or with its length if that is all that was asked (room for 0 bytes).
 fn answer_sized(reply: Reply, value: &[u8], room: u32) {
@@ -25,11 +26,22 @@ impl Server {
         let file = self.file(request)?;
         let arguments: SetXattrIn = request.take()?;
         let mode = convert::xattr_mode(arguments.flags).ok_or(Errno::INVALID)?;
+        // Kernels before 5.12 do not say it: there only root keeps setgid.
+        let drops_setgid = match self.sets_xattrs_extended.load(Ordering::Relaxed) {
+            true => request.take::<SetXattrExtension>()?.flags & SETXATTR_ACL_KILL_SGID != 0,
+            false => request.header.uid != 0,
+        };
         let name = request.name()?;
         let value = request.bytes(arguments.size)?;
         self.service.set_xattr(
             &self.caller,
-            calls::SetXattr { file, name: name.to_vec(), value: value.to_vec(), mode },
+            calls::SetXattr {
+                file,
+                name: name.to_vec(),
+                value: value.to_vec(),
+                mode,
+                drops_setgid,
+            },
             empty_done(request.reply()),
         );
         Ok(())

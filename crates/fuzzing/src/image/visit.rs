@@ -202,6 +202,7 @@ impl Visitor<'_> {
             name: b"user.new".to_vec(),
             value: b"value".to_vec(),
             mode: XattrSetMode::Either,
+            drops_setgid: false,
         });
         let shorter = SetAttributes { size: Some(4097), ..SetAttributes::default() };
         let _ = self.ask(calls::SetFileAttributes { file, set: shorter });

@@ -298,8 +298,9 @@ fn with_file(
     there: impl FnOnce(Checked, Answer) + Send + 'static,
 ) {
     let file = checked.request.file;
-    let done = move |result: Result<file_service::Attributes, FsError>| match result {
-        Ok(attributes) => {
+    let caller = checked.caller.clone().unwrap_or_else(Caller::root);
+    let done = move |result: Result<(u32, file_service::Attributes), FsError>| match result {
+        Ok((_, attributes)) => {
             let opens = |caller: &Caller| {
                 let mut ways = ways.iter();
                 ways.any(|bits| permission::check_data(caller, &attributes, *bits).is_ok())
@@ -312,11 +313,9 @@ fn with_file(
         Err(FsError::Stale | FsError::BadHandle) => answer.status(Status::Stale),
         Err(_) => answer.status(Status::Failed),
     };
-    service.context.service.attributes(
-        &Caller::root(),
-        calls::GetAttributes { file },
-        Box::new(done),
-    );
+    // The attributes come with the access list, if it matters to the caller.
+    let asked = calls::Access { file, wanted: 0 };
+    service.context.service.access(&caller, asked, Box::new(done));
 }
 
 const READS: &[u32] = &[permission::MODE_READ];

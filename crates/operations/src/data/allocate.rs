@@ -9,7 +9,7 @@
 use crate::attributes::{change, state_of};
 use crate::data::write::note_write;
 use crate::mutation::{prefix, reference};
-use crate::{Executed, Files, Mutation, Outcome, Record, Scope, Scoped, apply, xattrs};
+use crate::{Executed, Files, Mutation, Outcome, Record, Scope, Scoped, apply, holder};
 use cowfs::pointer::Pointer;
 use cowfs::transaction::Transaction;
 use file_service::permission::{self, MODE_WRITE};
@@ -24,7 +24,7 @@ impl Mutation for Scoped<calls::Allocate> {
     type Reply = NodeChange;
 
     fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<Executed<NodeChange>> {
-        let found = files.open(self.call.file)?;
+        let found = files.open_for(self.call.file, &self.scope.caller)?;
         let (inode, before) = (found.inode, &found.attributes);
         let Scope { caller, now } = &self.scope;
         check_has_data(before)?;
@@ -49,7 +49,7 @@ impl Mutation for Scoped<calls::Allocate> {
         if action == ALLOCATE_ZERO {
             apply::zero_range(files.transaction, inode, self.call.offset, end)?;
         }
-        let drops = xattrs::drop_capability(files.transaction, inode)?;
+        let drops = holder::drop_capability(files.transaction, inode)?;
         let size = if keep_size { before.size } else { before.size.max(end) };
         let cleared = before.mode & !mode_after_write(caller, before);
         let state = files.transaction.edit(inode)?;

@@ -17,7 +17,7 @@ impl Query for Scoped<calls::Read> {
 
     fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<ReadData> {
         let mut view = View::open(files, self.call.file)?;
-        let mut attributes = view.file(self.call.file)?;
+        let mut attributes = view.file_for(self.call.file, &self.scope.caller)?;
         self.check(&attributes)?;
         let range = self.range(view.environment, &attributes);
         let blocks = touched(range.start, range.end);

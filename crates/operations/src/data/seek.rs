@@ -23,7 +23,7 @@ impl Query for Scoped<calls::Seek> {
     fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<u64> {
         let calls::Seek { file, offset, target } = self.call;
         let mut view = View::open(files, file)?;
-        let attributes = view.file(file)?;
+        let attributes = view.file_for(file, &self.scope.caller)?;
         check_has_data(&attributes)?;
         permission::check_data(&self.scope.caller, &attributes, MODE_READ)?;
         let size = attributes.size;

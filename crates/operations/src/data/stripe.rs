@@ -28,6 +28,7 @@ use cowfs::overlay::{Stripe, stripe_of};
 use cowfs::pointer::Pointer;
 use cowfs::reader::{LoadRequest, Progress, Reader, Stop, Wait};
 use cowfs::transaction::{BlockCost, inode_cost, promise};
+use file_service::permission::is_up_to_list;
 use file_service::rules::attributes::atime_is_due;
 use file_service::{Attributes, FileHandle, ReadData, Stability, calls};
 use platform::mutation::{self, Rule};
@@ -117,6 +118,11 @@ pub fn read<P: Pointer>(
         return Ok(InStripe::Reroute);
     };
     let Found { inode, mut attributes, .. } = found;
+    // The list lies in another file.
+    let caller = &request.scope.caller;
+    if !caller.has_opened && is_up_to_list(caller, &attributes) {
+        return Ok(InStripe::Reroute);
+    }
     request.check(&attributes)?;
     let range = request.range(environment, &attributes);
     let blocks = touched(range.start, range.end);

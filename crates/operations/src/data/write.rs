@@ -8,7 +8,7 @@
 
 use crate::attributes::change;
 use crate::mutation::{prefix, reference};
-use crate::{Environment, Executed, Files, Mutation, Outcome, Record, Scoped, apply, xattrs};
+use crate::{Environment, Executed, Files, Mutation, Outcome, Record, Scoped, apply, holder};
 use bytes::Bytes;
 use cowfs::inode::InodeAttributes;
 use cowfs::pointer::Pointer;
@@ -102,7 +102,7 @@ impl Mutation for Scoped<calls::Write> {
     type Reply = Written;
 
     fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<Executed<Written>> {
-        let found = files.open(self.call.file)?;
+        let found = files.open_for(self.call.file, &self.scope.caller)?;
         let (inode, before) = (found.inode, &found.attributes);
         let plan = self.plan(files.environment, before)?;
         if plan.data.is_empty() {
@@ -110,7 +110,7 @@ impl Mutation for Scoped<calls::Write> {
             return Ok(Executed::silent(self.written(&plan, unchanged)));
         }
         apply::write(files.transaction, inode, self.call.offset, &plan.data)?;
-        let drops = xattrs::drop_capability(files.transaction, inode)?;
+        let drops = holder::drop_capability(files.transaction, inode)?;
         let state = files.transaction.edit(inode)?;
         note_write(state, plan.end, plan.mode_cleared, self.scope.now);
         let (size, counter) = (state.size, state.change);

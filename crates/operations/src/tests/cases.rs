@@ -59,7 +59,7 @@ fn with_orphan(stability: Stability) -> (State, FileHandle) {
     (state, file)
 }
 
-fn make_directory(state: &mut State, directory: FileHandle, name: &[u8]) -> FileHandle {
+pub(super) fn make_directory(state: &mut State, directory: FileHandle, name: &[u8]) -> FileHandle {
     let make = MakeNode {
         scope: scope(state),
         call: calls::MakeNode {
@@ -308,7 +308,13 @@ fn the_snapshot_directory_leads_through_time() {
     let scope_now = scope(&state);
     let set = Scoped {
         scope: scope_now,
-        call: calls::SetXattr { file, name, value, mode: XattrSetMode::Create },
+        call: calls::SetXattr {
+            file,
+            name,
+            value,
+            mode: XattrSetMode::Create,
+            drops_setgid: false,
+        },
     };
     state.mutate(&set).unwrap();
     state.make_snapshot("one");
@@ -377,6 +383,7 @@ fn busy() -> State {
     let mut state = State::new(BLOCKS);
     let root = root(&mut state);
     let directory = make_directory(&mut state, root, b"d");
+    super::acls::set_default(&mut state, directory);
     let file = create(&mut state, directory, b"f").unwrap();
     write(&mut state, file, 10, vec![1; 50], Stability::FileSync).unwrap();
     write(&mut state, file, 4096, vec![1; 50], Stability::Unstable).unwrap();
@@ -385,7 +392,13 @@ fn busy() -> State {
     let (name, value) = (b"user.a".to_vec(), b"v".to_vec());
     let set = Scoped {
         scope: scope_now,
-        call: calls::SetXattr { file, name, value, mode: XattrSetMode::Either },
+        call: calls::SetXattr {
+            file,
+            name,
+            value,
+            mode: XattrSetMode::Either,
+            drops_setgid: false,
+        },
     };
     state.mutate(&set).unwrap();
     set_size(&mut state, file, 77).unwrap();

@@ -4,7 +4,7 @@
 
 use super::engine::State;
 use crate::attributes::file_kind;
-use crate::{OperationStop, directory_file, xattrs};
+use crate::{OperationStop, directory_file, holder};
 use cowfs::directory::{self, Entry, Member};
 use cowfs::inode::InodeAttributes;
 use cowfs::reader::Reader;
@@ -65,8 +65,8 @@ impl State {
             assert!(file_kind(state.kind).is_some());
             assert!(used.insert(inode));
             let holder = self.look(|transaction| {
-                xattrs::load(transaction, inode)?;
-                xattrs::holder(transaction, inode)
+                holder::load(transaction, inode)?;
+                holder::holder(transaction, inode)
             });
             if let Some(holder) = holder {
                 assert!(used.insert(holder.inode), "{inode} shares a holder");

@@ -49,7 +49,7 @@ pub fn can_mount() -> bool {
 }
 
 /// A place with a volume that is mounted; none where that cannot be done.
-fn mounted() -> Option<(Place, Server, Mountpoint)> {
+pub fn mounted() -> Option<(Place, Server, Mountpoint)> {
     if !can_mount() {
         return None;
     }

@@ -387,6 +387,7 @@ impl Shared<'_> {
                             name: b"user.x".to_vec(),
                             value: value.to_vec(),
                             mode,
+                            drops_setgid: false,
                         },
                         done,
                     );

@@ -38,7 +38,7 @@ const SNAPSHOT: Newer = Newer {
 const INODE_FLAG: Newer = Newer {
     inode: 0,
     at: INODE_SIZE + offset_of!(InodeRecord, flags),
-    byte: 2,
+    byte: 0x80,
     balance: BLOCK_SIZE - 4,
 };
 /// Of the free map; the last inode of its block is free.

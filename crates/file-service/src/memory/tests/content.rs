@@ -215,7 +215,13 @@ fn xattrs_are_set_listed_and_removed() {
         ask(
             &fixture.service,
             &root,
-            calls::SetXattr { file, name: name.to_vec(), value: b"value".to_vec(), mode },
+            calls::SetXattr {
+                file,
+                name: name.to_vec(),
+                value: b"value".to_vec(),
+                mode,
+                drops_setgid: false,
+            },
         )
     };
     let get =
@@ -254,6 +260,7 @@ fn xattr_names_have_room_for_one_listing() {
                 name: name.as_bytes().to_vec(),
                 value: b"".to_vec(),
                 mode: either,
+                drops_setgid: false,
             },
         );
         match put {

@@ -1,7 +1,7 @@
 //! The byte limits of READDIR and READDIRPLUS against a naive count of what was written.
 
 use super::*;
-use file_service::{Attributes, Entry, FileHandle, FileKind, HandleKey, SealedHandle};
+use file_service::{AccessList, Attributes, Entry, FileHandle, FileKind, HandleKey, SealedHandle};
 use proptest::prelude::*;
 use units::{Generation, InodeNumber, SnapshotId, Timestamp, VolumeUuid};
 
@@ -13,6 +13,7 @@ fn attributes() -> Attributes {
         generation: Generation(1),
         kind: FileKind::Directory,
         mode: 0o755,
+        acl: AccessList::None,
         links: 2,
         uid: 0,
         gid: 0,

@@ -256,7 +256,7 @@ pub struct DiskLabel {
     /// The first PVBN of each member, zero for parity disks: disks that joined later have ranges
     /// apart from the others'.
     pub bases: [U64; GROUP_DISKS_MAX],
-    /// What was last scrubbed; in the first group that is left only.
+    /// What was last scrubbed; of all labels the highest serial counts.
     pub scrub: ScrubRecord,
     /// Blocks of this disk that could not be read, since it was labelled or cleared.
     pub read_errors: U32,
@@ -286,7 +286,7 @@ pub struct DiskLabel {
     pub removed: [u8; GROUPS_MAX as usize / 8],
     /// What the disk's content uses.
     pub features: FeatureSet,
-    /// Which copies of the log have everything; in the first group that is left only.
+    /// Which copies of the log have everything; of all labels the highest serial counts.
     pub log_copies: LogCopies,
     /// Regions behind the data area in which a copy of the log may be; equal in all disks of a
     /// group, 0 where the log is elsewhere.

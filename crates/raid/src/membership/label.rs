@@ -142,13 +142,9 @@ impl Members {
             label.rebuilt_regions = 0.into();
         }
         // The group may be larger than when a disk began to be filled.
-        let layout = self.layout();
-        layout.describe(group, label);
-        if layout.head() == group {
-            // It may not have been the first before.
-            label.scrub = state.scrub;
-            label.log_copies = state.log_copies;
-        }
+        self.layout().describe(group, label);
+        // It may say that the first group was removed, and be the only one that does.
+        (label.scrub, label.log_copies) = (state.scrub, state.log_copies);
     }
 
     /// One of the labels on their way is there.

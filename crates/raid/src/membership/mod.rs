@@ -101,7 +101,7 @@ struct State {
     label_waiters: Vec<SyncDone>,
     /// Writes of superblocks that have not ended.
     superblocks_under_way: usize,
-    /// What the labels of the first group that is left say of the scrub, or are to say next.
+    /// What labels say of the scrub, or are to say next: see [`told::newest_scrub`].
     scrub: ScrubRecord,
     /// What they say of the copies of the log, or are to say next.
     log_copies: LogCopies,

@@ -40,27 +40,30 @@ impl Told {
     }
 }
 
-/// What the labels of the disks of the first group that is left say of the scrub.
+/// What the newest of the labels says of the scrub.
+///
+/// Changes are in the labels of the first group that is left. When it is removed they are in the
+/// labels that say so, one of which may be of any other group.
 pub(crate) fn newest_scrub(layout: &Layout, groups: &[GroupState]) -> ScrubRecord {
-    let records = head_labels(layout, groups).into_iter().map(|label| label.scrub);
+    let records = labels(layout, groups).map(|label| label.scrub);
     let record = records.max_by_key(|record| record.serial.get());
     record.unwrap_or_else(ScrubRecord::never)
 }
 
-/// What they say of the copies of the log.
+/// What the newest says of the copies of the log.
 pub(crate) fn newest_log_copies(layout: &Layout, groups: &[GroupState]) -> LogCopies {
-    let records = head_labels(layout, groups).into_iter().map(|label| label.log_copies);
+    let records = labels(layout, groups).map(|label| label.log_copies);
     let record = records.max_by_key(|record| record.serial.get());
     record.unwrap_or_else(LogCopies::first_alone)
 }
 
-fn head_labels(layout: &Layout, groups: &[GroupState]) -> Vec<DiskLabel> {
-    let head = layout.head() as usize;
-    let first = layout.groups.get(head).zip(groups.get(head));
-    let labels = first.into_iter().flat_map(|(group, disks)| {
+fn labels<'a>(
+    layout: &'a Layout,
+    groups: &'a [GroupState],
+) -> impl Iterator<Item = DiskLabel> + 'a {
+    layout.groups.iter().zip(groups).flat_map(|(group, disks)| {
         let unused = disks.unused();
         let devices = (0..group.members.len()).filter_map(move |at| group.device(at, unused));
         devices.map(|device| device.label())
-    });
-    labels.collect()
+    })
 }

@@ -363,6 +363,27 @@ fn disks_of_a_removed_group_become_another_aggregate() {
     assert_eq!(opened.aggregate().1, "other");
 }
 
+/// The labels of the group that is the first then were not written yet, and the others did not say
+/// where the log is: it counted as lost.
+#[test]
+fn regression_the_copies_of_the_log_are_known_when_the_first_group_is_half_gone() {
+    // What each step leaves, if only one of the other groups writes its labels.
+    for (silent, steps) in [1, 2].into_iter().flat_map(|group| (0..60).map(move |at| (group, at))) {
+        let mut model = Model::new(1, &SHAPES);
+        model.world.wait(|done| model.store.set_log_copies(&[42], done)).unwrap();
+        let disks = 0..SHAPES[silent].1;
+        disks.for_each(|at| model.world.set_hung(&disk_name(silent, at), true));
+        let removing = begin(&model, 0);
+        (0..steps).for_each(|_| drop(model.world.step()));
+        assert!(removing.lock().is_none(), "not all labels say it");
+        model.store.abandon();
+        model.world.kill();
+        (0..SHAPES[silent].1).for_each(|at| model.world.set_hung(&disk_name(silent, at), false));
+        start(&mut model);
+        assert_eq!(model.store.log_copies().whole(), [42], "{silent}, {steps}");
+    }
+}
+
 /// The record of scrubs is in the labels of the first group that is left.
 #[test]
 fn the_last_scrub_is_remembered_when_the_first_group_goes() {

@@ -75,6 +75,9 @@ pub(crate) struct FileSystem {
     pub container: Option<ContainerMap>,
     /// Blocks of its files were moved, ever: pointers to them may be wrong about their places.
     pub has_moved: bool,
+    /// Files may have access control lists: the volume's record says so. Of a traditional volume it
+    /// is not looked at.
+    pub has_acls: bool,
     pub root: FileSystemRoot,
 }
 

@@ -464,7 +464,9 @@ pub enum Finding {
         /// By the list.
         counted: u64,
     },
-    /// A file's extended attributes are not there, another file's too, or not readable.
+    /// A file's extended attributes are not there, another file's too, or not readable; or its
+    /// access control lists are not those that the inode speaks of, or of which the volume's record
+    /// does not.
     #[error(
         "{image} inode {inode}: its attributes in inode {attributes} are missing, shared or damaged"
     )]

@@ -236,7 +236,7 @@ fn check_attributes(
     for (inode, record) in image.inodes.range(ROOT_DIRECTORY..) {
         let attributes = u64::from(record.attributes_inode.get());
         if attributes == 0 {
-            if !has_its_lists(record, &Xattrs::new()) {
+            if !has_its_lists((record, walker.fs.has_acls), &Xattrs::new()) {
                 walker.tell(Finding::Attributes { image: name, inode: *inode, attributes });
             }
             continue;
@@ -244,8 +244,9 @@ fn check_attributes(
         let target = image.inodes.get(&attributes).filter(|found| found.kind == KIND_ATTRIBUTES);
         let is_right = match target {
             Some(target) => {
+                let file = (record, walker.fs.has_acls);
                 let found = xattrs(walker, name, attributes, target)?;
-                let is_right = found.is_some_and(|found| has_its_lists(record, &found));
+                let is_right = found.is_some_and(|found| has_its_lists(file, &found));
                 used.insert(attributes) && is_right
             }
             None => false,
@@ -258,11 +259,13 @@ fn check_attributes(
 }
 
 /// Whether a file has the access control lists that its inode speaks of, no others, and such as it
-/// can have.
-fn has_its_lists(record: &InodeRecord, xattrs: &Xattrs) -> bool {
-    let flag = |flag| record.flags.get() & flag != 0;
+/// can have: none in a volume whose record does not speak of them.
+fn has_its_lists((record, may_have): (&InodeRecord, bool), xattrs: &Xattrs) -> bool {
+    let flag = |flag| may_have && record.flags.get() & flag != 0;
     let (access, default) = (xattrs.get(ACL_ACCESS), xattrs.get(ACL_DEFAULT));
-    flag(INODE_ACCESS_ACL) == access.is_some()
+    let has_flags = record.flags.get() & (INODE_ACCESS_ACL | INODE_DEFAULT_ACL) != 0;
+    (may_have || !has_flags)
+        && flag(INODE_ACCESS_ACL) == access.is_some()
         && flag(INODE_DEFAULT_ACL) == default.is_some()
         && access.is_none_or(|list| record.kind != KIND_SYMLINK && parse_access(list).is_ok())
         && default.is_none_or(|list| record.kind == KIND_DIRECTORY && parse_default(list).is_ok())

@@ -7,7 +7,7 @@ use crate::format::{Content, Format};
 use crate::medium::{Medium, Want};
 use crate::slots;
 use ondisk::damage::Damage;
-use ondisk::features::{FeatureScope, MOVED_BLOCKS};
+use ondisk::features::{ACLS, FeatureScope, MOVED_BLOCKS};
 use ondisk::records::{STATE_EMPTY, VOLUME_FLEXIBLE, VolumeRecord};
 use ondisk::root::{Superblock, VOL_INFO_VVBN, VolInfo};
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,6 +45,7 @@ pub(crate) fn aggregate(superblock: &Superblock) -> FileSystem {
         format: Format::Physical,
         container: None,
         has_moved: false,
+        has_acls: true,
         root: superblock.root,
     }
 }
@@ -90,6 +91,7 @@ pub(crate) fn volume(
         format: Format::Dual,
         container: None,
         has_moved: record.features.has(&MOVED_BLOCKS),
+        has_acls: record.features.has(&ACLS),
         root: <ondisk::root::FileSystemRoot as zerocopy::FromZeros>::new_zeroed(),
     };
     let wrong =

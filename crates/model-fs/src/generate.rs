@@ -9,8 +9,9 @@ use crate::observation::SET_TIME_LIMIT;
 use crate::operation::{
     FILE_SLOT_FIRST, Fill, GIDS, Guard, NAME_COUNT, Name, ORDINARY_NAMES, Operation,
     POSSIBLE_NAMES, SLOT_COUNT, SNAPSHOT_COUNT, SNAPSHOT_NAME, Slot, SnapshotAction, UIDS,
-    WHO_COUNT, Who, XATTR_NAMES,
+    WHO_COUNT, Who, XATTR_NAMES, XATTR_NAMES_GOOD, xattr_name,
 };
+use file_service::rules::acls::AclKind;
 use file_service::{
     Allocation, CreateMode, NewNode, RenameFlags, SeekTarget, SetAttributes, SetTime, Stability,
     XattrSetMode,
@@ -363,7 +364,7 @@ fn data_operation(numbers: &mut Numbers<'_>, who: Who) -> Operation {
 fn attributes_operation(numbers: &mut Numbers<'_>, who: Who) -> Operation {
     let file = if numbers.chance(30) { directory_slot(numbers) } else { file_slot(numbers) };
     let name = numbers.below(XATTR_NAMES.len() as u64) as u8;
-    let name = if numbers.chance(20) { name } else { name % 4 };
+    let name = if numbers.chance(20) { name } else { name % XATTR_NAMES_GOOD };
     match numbers.below(12) {
         0 => Operation::Attributes { file },
         1..=3 => {
@@ -390,6 +391,12 @@ fn attributes_operation(numbers: &mut Numbers<'_>, who: Who) -> Operation {
                 numbers.pick(&[XattrSetMode::Either, XattrSetMode::Create, XattrSetMode::Replace]);
             let length = numbers.pick(&[5, 0, 300, 5000, 65_536, 65_537]);
             let value = Fill { length, seed: numbers.below(50) as u16 };
+            let is_default = AclKind::of_name(xattr_name(name)) == Some(AclKind::Default);
+            if is_default && numbers.chance(75) {
+                // By root, where files are made: so that some inherit.
+                let file = directory_slot(numbers);
+                return Operation::SetXattr { who: Who(0), file, name, value, mode };
+            }
             Operation::SetXattr { who, file, name, value, mode }
         }
         9 => Operation::ListXattrs { who, file },

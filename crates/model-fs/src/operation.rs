@@ -208,6 +208,8 @@ pub enum Operation {
     Snapshot(SnapshotAction),
 }
 
+/// How many of [`XATTR_NAMES`] can be, from the first on.
+pub const XATTR_NAMES_GOOD: u8 = 6;
 /// Extended attributes of the small domain, one of each namespace, and two that cannot be.
 pub const XATTR_NAMES: [&[u8]; 8] = [
     b"user.a",

@@ -270,6 +270,8 @@ rules! {
         "a disk that returns takes the place that another disk has had since"
     AccessListIgnored "access-list-ignored"
         "what a file's access control list says is not looked at"
+    ListsUnnoted "lists-unnoted"
+        "a volume's record does not say that files have access control lists"
     InheritanceNotReplayed "inheritance-not-replayed"
         "a replay makes a file without the access control lists that it inherited"
 }

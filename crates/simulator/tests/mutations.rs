@@ -36,6 +36,8 @@ fn rules_broken_on_purpose_are_noticed() {
         Rule::LocksInGrace,
         Rule::ChangeAnsweredEarly,
         Rule::RulesToldEarly,
+        Rule::AccessListIgnored,
+        Rule::InheritanceNotReplayed,
     ] {
         let row = try_rule(rule, 0..SEEDS, &lives_of(rule), jobs);
         assert!(row.outcome.is_some(), "{}: nobody noticed in {SEEDS} seeds", rule.name());

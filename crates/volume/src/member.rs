@@ -20,6 +20,7 @@ use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Progress, Reader, Stop};
 use cowfs::space::SCAN_BLOCKS_PER_CP;
 use ondisk::features::ACLS;
+use platform::mutation::{self, Rule};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use units::{VolumeId, Vvbn};
@@ -81,7 +82,8 @@ pub(crate) fn note_acls<P: Pointer>(
     access: &mut Access<'_>,
     (volume, image): (VolumeId, &Image<P>),
 ) {
-    if !image.inodes.iter().any(|inode| inode.attributes.has_acl()) {
+    let has_acl = image.inodes.iter().any(|inode| inode.attributes.has_acl());
+    if !has_acl || mutation::broken(Rule::ListsUnnoted) {
         return;
     }
     let side = aggregate.block_side.write(access);

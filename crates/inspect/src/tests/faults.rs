@@ -3,7 +3,7 @@
 use super::builder::Names;
 use super::builder::*;
 use crate::*;
-use ondisk::inode::{KIND_DIRECTORY, KIND_REGULAR};
+use ondisk::inode::{INODE_ACCESS_ACL, KIND_DIRECTORY, KIND_REGULAR};
 use units::{CpNumber, Pvbn, SnapshotId, VolumeId, Vvbn};
 
 const VOLUME: VolumeId = VolumeId(1);
@@ -412,4 +412,11 @@ fn attributes_belong_to_one_file() {
         inode(69, |record| record.payload[0] ^= 1),
         &[Finding::Attributes { image, inode: 65, attributes: 69 }],
     );
+    // Lists that are not there, of files with and without other attributes.
+    for (number, attributes) in [(65, 69), (66, 0)] {
+        expect(
+            inode(number, |record| record.flags = INODE_ACCESS_ACL.into()),
+            &[Finding::Attributes { image, inode: number, attributes }],
+        );
+    }
 }

@@ -41,7 +41,9 @@ pub enum Subject {
 }
 
 impl Subject {
-    const fn tag(self) -> (u16, u32) {
+    /// Its tag and identity in a value.
+    #[must_use]
+    pub const fn tag(self) -> (u16, u32) {
         match self {
             Self::Owner => (TAG_OWNER, ACL_NO_ID),
             Self::User(id) => (TAG_USER, id),
@@ -52,9 +54,10 @@ impl Subject {
         }
     }
 
-    const fn of(entry: &AclEntry) -> Option<Self> {
-        let id = entry.id.get();
-        match entry.tag.get() {
+    /// Whom a tag and an identity mean; an identity that does not matter is passed over.
+    #[must_use]
+    pub const fn of_tag(tag: u16, id: u32) -> Option<Self> {
+        match tag {
             TAG_OWNER => Some(Self::Owner),
             TAG_USER if id != ACL_NO_ID => Some(Self::User(id)),
             TAG_GROUP => Some(Self::Group),
@@ -87,7 +90,7 @@ fn decode(entries: &[AclEntry]) -> Option<Entries> {
     let mut decoded = Entries::new();
     for entry in entries {
         let permissions = u8::try_from(entry.permissions.get()).ok().filter(|bits| *bits <= 7)?;
-        let twice = decoded.insert(Subject::of(entry)?, permissions);
+        let twice = decoded.insert(Subject::of_tag(entry.tag.get(), entry.id.get())?, permissions);
         if twice.is_some() {
             return None;
         }
@@ -134,6 +137,11 @@ impl Acl {
         let list = Self(entries.into_iter().collect());
         let is_right = list.is_valid() && list.0.values().all(|bits| *bits <= 7);
         is_right.then_some(list)
+    }
+
+    /// Its entries, in order.
+    pub fn entries(&self) -> impl Iterator<Item = (Subject, u8)> + '_ {
+        self.0.iter().map(|(subject, permissions)| (*subject, *permissions))
     }
 
     fn is_valid(&self) -> bool {

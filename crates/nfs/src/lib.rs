@@ -1,5 +1,5 @@
-//! NFS version 3 (RFC 1813), its MOUNT protocol, and locks (NLM, NSM), on one port, over any
-//! [`file_service::FileService`].
+//! NFS version 3 (RFC 1813), its MOUNT protocol, access control lists (NFSACL) and locks (NLM,
+//! NSM), on one port, over any [`file_service::FileService`].
 //!
 //! The programs share the port, so that clients need no portmapper as long as they need no locks:
 //! `mount -t nfs -o vers=3,nolock,proto=tcp,mountproto=tcp,port=N,mountport=N host:/volume /mnt`.
@@ -14,6 +14,7 @@
 //! | `request` | one call: its arguments, its caller, its answer |
 //! | `failure` | attributes that go with errors |
 //! | `procedures` | the 22 procedures |
+//! | `acl` | NFSACL version 3 |
 //! | `mount` | MOUNT version 3 |
 //! | [`nlm`] | NLM version 4 and NSM |
 //! | `register` | rpcbind |
@@ -48,6 +49,7 @@ pub mod export;
 pub mod nlm;
 pub mod server;
 
+mod acl;
 mod connections;
 mod failure;
 mod mount;

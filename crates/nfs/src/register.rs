@@ -6,7 +6,7 @@
 //!
 //! Fails: [`RegisterError`], naming what to do.
 
-use crate::{mount, nlm, procedures};
+use crate::{acl, mount, nlm, procedures};
 use onc_rpc::CallError;
 use onc_rpc::client::{Procedure, call_datagram, call_stream};
 use onc_rpc::rpcbind::{self, Transport};
@@ -15,8 +15,9 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// Programs with their versions, names, and whether they are served over UDP too.
-const PROGRAMS: [(u32, u32, &str, bool); 4] = [
+const PROGRAMS: [(u32, u32, &str, bool); 5] = [
     (procedures::PROGRAM, procedures::VERSION, "NFS", false),
+    (acl::PROGRAM, acl::VERSION, "NFSACL", false),
     (mount::PROGRAM, mount::VERSION, "MOUNT", true),
     (nlm::procedures::PROGRAM, nlm::procedures::VERSION, "NLM", true),
     (nlm::nsm::PROGRAM, nlm::nsm::VERSION, "NSM", true),

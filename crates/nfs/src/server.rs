@@ -6,6 +6,7 @@
 //!
 //! Fails: [`StartError`] from [`Server::start`], naming the address.
 
+use crate::acl;
 use crate::connections::Connections;
 use crate::export::ExportPolicy;
 use crate::mount::{self, Mounts};
@@ -162,6 +163,7 @@ impl Service for Programs {
                 procedures::PROGRAM => {
                     procedures::reply_bytes(&self.context.limits, header.procedure, arguments)
                 }
+                acl::PROGRAM => acl::REPLY_BYTES_MAX,
                 _ => OTHER_REPLY_BYTES_MAX,
             }
     }
@@ -179,10 +181,16 @@ impl Service for Programs {
             (procedures::PROGRAM, procedures::VERSION, _) => {
                 procedures::dispatch(&self.context, session, call, replier);
             }
+            (acl::PROGRAM, ..) if session.datagram => {
+                replier.fail(ReplyError::ProgramUnavailable);
+            }
+            (acl::PROGRAM, acl::VERSION, _) => acl::dispatch(&self.context, session, call, replier),
             (mount::PROGRAM, mount::VERSION, _) => {
                 mount::dispatch(&self.context, &self.mounts, session, call, replier);
             }
-            (procedures::PROGRAM | mount::PROGRAM, ..) => replier.fail(mismatch(3, 3)),
+            (procedures::PROGRAM | acl::PROGRAM | mount::PROGRAM, ..) => {
+                replier.fail(mismatch(3, 3))
+            }
             (nlm::procedures::PROGRAM, nlm::procedures::VERSION, Some(locks)) => {
                 nlm::procedures::dispatch(locks, session, call, replier);
             }

@@ -57,7 +57,7 @@ const fn after_failure(procedure: u32) -> &'static [FailureAttributes] {
 
 /// Whether a change may be remembered. While the volume is away nobody knows whether the client may
 /// use it: what it asks for is put off, and a late copy of that must not be done.
-fn may_be_kept(subject: &Result<Subject, Refusal>) -> bool {
+pub(crate) fn may_be_kept(subject: &Result<Subject, Refusal>) -> bool {
     match subject {
         Ok(_) => true,
         Err(refusal) => *refusal == FsError::Offline.into(),

@@ -385,6 +385,10 @@ cd /tmp/t; rm -rf kernel; mkdir kernel; cd kernel
 seq 1 200000 >numbers; sha256sum numbers >sums
 ln numbers linked; ln -s numbers symbolic; mv numbers renamed
 mkdir deep; mv deep deeper; mknod pipe p; mkdir many
+if command -v setfacl >/dev/null; then
+    mkdir lists; setfacl -m d:u:1001:rwx lists; (umask 077; echo x >lists/f)
+    [ \"\$(getfacl -cnE lists/f | tr '\\n' ' ')\" = 'user::rw- user:1001:rwx group::r-x mask::rw- other::r--  ' ]
+fi
 for n in \$(seq 1 300); do echo \$n >many/\$n; done
 dd if=/dev/urandom of=big bs=1M count=24 conv=fsync 2>/dev/null; sha256sum big >>sums
 [ \$(stat -c %h renamed) = 2 ]; cmp renamed linked

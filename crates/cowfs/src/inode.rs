@@ -182,6 +182,9 @@ pub struct SharedState {
     pub new_blocks: (u64, u64),
     /// Where readers are going.
     pub stream: ReadStream,
+    /// Somebody looked, and no program's capabilities are among the extended attributes: what a
+    /// write would have to remove. False says nothing.
+    pub lacks_capability: bool,
 }
 
 /// Which blocks of a directory were validated whole since its inode came into memory.
@@ -261,6 +264,7 @@ impl<P: Pointer> Inode<P> {
                 dirty,
                 new_blocks: (0, 0),
                 stream: ReadStream::default(),
+                lacks_capability: false,
             }),
             root,
             blocks,

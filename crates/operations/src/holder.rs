@@ -33,7 +33,23 @@ pub(crate) fn drop_capability<P: Pointer>(
     transaction: &mut Transaction<'_, P>,
     inode: InodeNumber,
 ) -> Outcome<bool> {
-    remove(transaction, inode, CAPABILITY)
+    let had_one = remove(transaction, inode, CAPABILITY)?;
+    if !had_one {
+        note_capability(transaction, inode, false);
+    }
+    Ok(had_one)
+}
+
+/// Notes in memory whether a file may have capabilities. That it has none is known of what is
+/// there now, whatever becomes of the transaction; that it may, is true in any case.
+fn note_capability<P: Pointer>(
+    transaction: &Transaction<'_, P>,
+    inode: InodeNumber,
+    may_have: bool,
+) {
+    if let Some(found) = transaction.logical().inodes.get(&inode) {
+        found.shared.lock().lacks_capability = !may_have;
+    }
 }
 
 /// Removes an attribute; whether it was there.
@@ -139,6 +155,9 @@ pub(crate) fn store<P: Pointer>(
             made
         }
     };
+    if list.contains_key(CAPABILITY) {
+        note_capability(transaction, inode, true);
+    }
     let bytes = xattr::encode(list);
     let before = transaction.edit(holder)?.size_blocks();
     let old = transaction.read_range(holder, Fbn(0), before)?;

@@ -60,7 +60,7 @@ struct Found<'l, P: Pointer> {
     inode: &'l Inode<P>,
     /// As clients see it.
     attributes: Attributes,
-    has_extended_attributes: bool,
+    may_have_capability: bool,
 }
 
 /// Looks for a file in memory; none if the operation must run in the Volume Logical affinity.
@@ -84,8 +84,14 @@ fn find<'l, P: Pointer>(
     if state.quarantined {
         return Err(Stop::Quarantined(handle.inode));
     }
-    let has_extended_attributes = state.attributes_inode != 0;
-    Ok(Some(Found { inode, attributes, has_extended_attributes }))
+    let may_have_capability = state.attributes_inode != 0 && !shared.lacks_capability;
+    Ok(Some(Found { inode, attributes, may_have_capability }))
+}
+
+/// Whether the caller's permission depends on the access list, which lies in another file.
+const fn needs_list<C>(request: &Scoped<C>, attributes: &Attributes) -> bool {
+    let caller = &request.scope.caller;
+    !caller.has_opened && is_up_to_list(caller, attributes)
 }
 
 /// What a read found, and what the next ones will want.
@@ -118,9 +124,7 @@ pub fn read<P: Pointer>(
         return Ok(InStripe::Reroute);
     };
     let Found { inode, mut attributes, .. } = found;
-    // The list lies in another file.
-    let caller = &request.scope.caller;
-    if !caller.has_opened && is_up_to_list(caller, &attributes) {
+    if needs_list(request, &attributes) {
         return Ok(InStripe::Reroute);
     }
     request.check(&attributes)?;
@@ -246,9 +250,9 @@ pub fn write<'s, P: Pointer>(
     let Some(found) = find(logical, environment, request.call.file)? else {
         return Ok(InStripe::Reroute);
     };
-    let Found { inode, attributes: before, has_extended_attributes } = found;
-    // They may have to change with the data.
-    if has_extended_attributes {
+    let Found { inode, attributes: before, may_have_capability } = found;
+    // They would have to go with the data.
+    if may_have_capability || needs_list(request, &before) {
         return Ok(InStripe::Reroute);
     }
     let plan = request.plan(environment, &before)?;

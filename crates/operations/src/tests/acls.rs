@@ -7,6 +7,7 @@ use crate::{Scope, Scoped};
 use bytes::Bytes;
 use file_service::acl::{ACL_ACCESS, ACL_DEFAULT, Acl, Subject};
 use file_service::permission;
+use file_service::rules::xattrs::CAPABILITY;
 use file_service::{
     Caller, CreateMode, FileHandle, FsError, SetAttributes, Stability, XattrSetMode, calls,
 };
@@ -133,4 +134,38 @@ fn what_was_inherited_is_there_after_a_crash() {
         assert_eq!(shown(&mut state, directory, ACL_DEFAULT), Err(FsError::NoAttribute));
         state.verify();
     }
+}
+
+/// A write beside others must not miss capabilities, nor wait for attributes that are none.
+#[test]
+fn writes_look_for_capabilities_once() {
+    let mut state = State::new(BLOCKS);
+    let root = root(&mut state);
+    let file = create(&mut state, root, b"f").unwrap();
+    set(&mut state, file, ACL_ACCESS, list(6));
+    let in_stripe = |state: &mut State, uid: u32| {
+        let (data, stability) = (Bytes::from_static(b"new"), Stability::FileSync);
+        let call = calls::Write { file, offset: 0, data, stability };
+        let before = state.in_stripe;
+        let scope = scope_of(state, uid);
+        state.write(&Scoped { scope, call }, true).unwrap();
+        state.in_stripe > before
+    };
+    assert!(!in_stripe(&mut state, 0), "nobody has looked yet");
+    assert!(in_stripe(&mut state, 0));
+    assert!(!in_stripe(&mut state, USER), "it is up to the list");
+    set(&mut state, file, CAPABILITY, b"all".to_vec());
+    assert!(shown(&mut state, file, CAPABILITY).is_ok());
+    assert!(!in_stripe(&mut state, 0), "it may have some");
+    assert_eq!(shown(&mut state, file, CAPABILITY), Err(FsError::NoAttribute));
+    set(&mut state, file, CAPABILITY, b"all".to_vec());
+    state.consistency_point();
+    assert!(!in_stripe(&mut state, 0));
+    assert_eq!(shown(&mut state, file, CAPABILITY), Err(FsError::NoAttribute));
+    assert!(
+        !in_stripe(&mut state, 0),
+        "the one that found some did not see that there are no more"
+    );
+    assert!(in_stripe(&mut state, 0));
+    state.verify();
 }

@@ -343,6 +343,8 @@ pub struct SetAclRecord {
     pub list: u8,
     /// Reserved; zero.
     pub reserved: [u8; 7],
+    /// The file's change counter, at least.
+    pub change: U64,
 }
 
 const _: () = {
@@ -360,7 +362,7 @@ const _: () = {
     assert!(size_of::<SetXattrRecord>() == 56);
     assert!(size_of::<RemoveXattrRecord>() == 40);
     assert!(size_of::<InheritedLists>() == 24);
-    assert!(size_of::<SetAclRecord>() == 64);
+    assert!(size_of::<SetAclRecord>() == 72);
 };
 
 /// The fixed part of a record, or a part of that.
@@ -422,11 +424,14 @@ pub fn record_volume(body: &[u8]) -> Result<units::VolumeId, Damage> {
 }
 
 /// The file of a record that is about the content or the attributes of one file; `None` for records
-/// about names, and about extended attributes, which lie in a file of their own.
+/// about names, and about extended attributes, which lie in a file of their own. An access control
+/// list is about the file, although it lies there: who replays none must not serve the file.
 #[must_use]
 pub fn record_file(kind: u16, body: &[u8]) -> Option<(units::InodeNumber, units::Generation)> {
-    let is_about_one =
-        matches!(kind, KIND_SET_ATTRIBUTES | KIND_WRITE | KIND_COMMIT | KIND_ALLOCATE);
+    let is_about_one = matches!(
+        kind,
+        KIND_SET_ATTRIBUTES | KIND_WRITE | KIND_COMMIT | KIND_ALLOCATE | KIND_SET_ACL
+    );
     let (_, rest) = split::<OperationPrefix>(body, "operation").ok().filter(|_| is_about_one)?;
     let (file, _) = split::<FileReference>(rest, "operation").ok()?;
     let generation = units::Generation(file.generation.get());

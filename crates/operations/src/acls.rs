@@ -107,7 +107,9 @@ fn remove<P: Pointer>(
     let state = files.transaction.edit(found.inode)?;
     note(state, kind, false);
     take_over(state, after);
-    Ok(Executed::freeing((), record(files, (found, after), kind, None)))
+    let record = record(files, (found, after), kind, None);
+    // Without a list it is a change of the mode, which frees nothing.
+    Ok(if is_there { Executed::freeing((), record) } else { Executed::storing((), record) })
 }
 
 fn record<P: Pointer>(
@@ -131,6 +133,7 @@ fn record<P: Pointer>(
             AclKind::Default => LIST_DEFAULT,
         },
         reserved: [0; 7],
+        change: after.change.into(),
     };
     Record::new(KIND_SET_ACL, &record, &[value])
 }

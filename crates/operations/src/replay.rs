@@ -187,7 +187,8 @@ impl<'b, P: Pointer> Replay<'_, 'b, '_, P> {
         let record: CreateRecord = self.fixed()?;
         let name = self.name(record.name_size.get())?;
         let text = self.bytes(usize::from(record.text_size.get()))?;
-        let (lists, holder) = self.lists(record.lists_size.get(), record.kind)?;
+        let inode = InodeNumber(record.file.inode.get());
+        let (lists, holder) = self.lists((inode, record.kind), record.lists_size.get())?;
         let is_symlink = record.kind == KIND_SYMLINK;
         if text.len() > BLOCK_SIZE || is_symlink == text.is_empty() {
             return Err(self.wrong("text_size"));
@@ -197,7 +198,6 @@ impl<'b, P: Pointer> Replay<'_, 'b, '_, P> {
         }
         let now = self.begin(&record.prefix);
         let parent = self.directory(&record.directory)?;
-        let inode = InodeNumber(record.file.inode.get());
         let generation = Generation(record.file.generation.get());
         self.check_free(inode)?;
         self.check_name(parent.inode, name, None)?;
@@ -217,7 +217,11 @@ impl<'b, P: Pointer> Replay<'_, 'b, '_, P> {
     }
 
     /// The access control lists that end a record, and what holds them.
-    fn lists(&mut self, size: u16, kind: u8) -> Outcome<(NewLists, Option<Holder>)> {
+    fn lists(
+        &mut self,
+        (file, kind): (InodeNumber, u8),
+        size: u16,
+    ) -> Outcome<(NewLists, Option<Holder>)> {
         if size == 0 {
             self.end()?;
             return Ok((NewLists::default(), None));
@@ -233,6 +237,9 @@ impl<'b, P: Pointer> Replay<'_, 'b, '_, P> {
         }
         let lists = NewLists::recorded(access, default).map_err(|damage| self.damaged(damage))?;
         let holder = holder_of(&head.holder);
+        if holder.0 == file {
+            return Err(self.wrong("holder"));
+        }
         self.check_free(holder.0)?;
         if mutation::broken(Rule::InheritanceNotReplayed) {
             return Ok((NewLists::default(), None));
@@ -242,13 +249,13 @@ impl<'b, P: Pointer> Replay<'_, 'b, '_, P> {
 
     fn create_unnamed(&mut self) -> Outcome<()> {
         let record: CreateRecord = self.fixed()?;
-        let (lists, holder) = self.lists(record.lists_size.get(), record.kind)?;
+        let inode = InodeNumber(record.file.inode.get());
+        let (lists, holder) = self.lists((inode, record.kind), record.lists_size.get())?;
         let parts = [record.name_size.get(), record.text_size.get()];
         if record.kind != KIND_REGULAR || parts != [0; 2] || record.directory.inode.get() != 0 {
             return Err(self.wrong("kind"));
         }
         let now = self.begin(&record.prefix);
-        let inode = InodeNumber(record.file.inode.get());
         let generation = Generation(record.file.generation.get());
         self.check_free(inode)?;
         self.transaction.create(record.kind, 0, Some((inode, generation)))?;
@@ -465,15 +472,21 @@ impl<'b, P: Pointer> Replay<'_, 'b, '_, P> {
         if kind == AclKind::Default && state.kind != KIND_DIRECTORY || state.kind == KIND_SYMLINK {
             return Err(self.unfit(inode, "it can have no such list"));
         }
-        if value.is_empty() {
+        let is_there = match kind {
+            AclKind::Access => state.has_access_acl,
+            AclKind::Default => state.has_default_acl,
+        };
+        if value.is_empty() && is_there {
             holder::remove(self.transaction, inode, kind.name())?;
-        } else {
+        }
+        if !value.is_empty() {
             self.put_xattr(inode, holder_of(&record.holder), (kind.name(), value))?;
         }
         let state = self.transaction.edit(inode)?;
         lists::note(state, kind, !value.is_empty());
         state.mode = (record.mode.get() & 0o7777) as u16;
         state.touch(now);
+        state.change = state.change.max(record.change.get());
         Ok(())
     }
 

@@ -64,6 +64,15 @@ pub fn created(
         (FileKind::Directory, None) => DIRECTORY_MODE_DEFAULT,
         (_, None) => FILE_MODE_DEFAULT,
     };
+    let mut gid = if inherits { directory.gid } else { caller.gid };
+    if caller.is_root() {
+        gid = set.gid.unwrap_or(gid);
+    }
+    // Before a list or the umask takes the group's right to execute away, which makes a program.
+    let is_program = kind != FileKind::Directory && mode & GROUP_EXECUTE != 0;
+    if is_program && !may_keep_setgid(caller, gid) {
+        mode &= !SETGID;
+    }
     let mut acl = AccessList::None;
     if kind != FileKind::Symlink {
         match default {
@@ -83,7 +92,7 @@ pub fn created(
         acl,
         links: if kind == FileKind::Directory { 2 } else { 1 },
         uid: caller.uid,
-        gid: if inherits { directory.gid } else { caller.gid },
+        gid,
         size: 0,
         used: 0,
         device: (0, 0),
@@ -97,12 +106,9 @@ pub fn created(
     check_ids(set)?;
     if caller.is_root() {
         file.uid = set.uid.unwrap_or(file.uid);
-        file.gid = set.gid.unwrap_or(file.gid);
     }
-    if kind == FileKind::Directory {
-        mode |= if inherits { SETGID } else { 0 };
-    } else if mode & GROUP_EXECUTE != 0 && !may_keep_setgid(caller, file.gid) {
-        mode &= !SETGID;
+    if kind == FileKind::Directory && inherits {
+        mode |= SETGID;
     }
     file.mode = mode;
     Ok(file)

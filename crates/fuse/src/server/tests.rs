@@ -273,6 +273,9 @@ fn regression_a_removed_directory_is_there_until_it_is_forgotten() {
         assert_eq!(kernel.ask(opcode::READDIR, gone, &[arguments.as_bytes()]), Ok(Vec::new()));
         kernel.ask(opcode::FSYNCDIR, gone, &[&[0; 16]]).unwrap();
         kernel.ask(opcode::STATFS, gone, &[]).unwrap();
+        // The kernel asks for its list when another than its owner looks into it.
+        let list: [&[u8]; 2] = [&[0; 8], b"system.posix_acl_access\0"];
+        assert_eq!(kernel.ask(opcode::GETXATTR, gone, &list), Err(FsError::NoAttribute.errno()));
         let forget = request(opcode::FORGET, gone, 1_u64.as_bytes());
         kernel.send(&forget);
         assert_eq!(links(gone), Err(FsError::Stale.errno()));

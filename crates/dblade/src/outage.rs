@@ -110,7 +110,8 @@ impl Engine {
     #[must_use]
     pub fn is_closing(&self) -> bool {
         self.sweep();
-        !self.outages.lock().remains.is_empty()
+        let outages = self.outages.lock();
+        !outages.remains.is_empty() || outages.unmakings > 0
     }
 
     /// Closes aggregates whose disks are away.
@@ -178,7 +179,8 @@ impl Engine {
     /// Takes away what nobody uses any more.
     fn sweep(&self) {
         let mut next = Vec::new();
-        self.outages.lock().remains.retain_mut(|one| {
+        let mut outages = self.outages.lock();
+        outages.remains.retain_mut(|one| {
             if one.parts.iter().any(|part| part.strong_count() > 0) {
                 return true;
             }
@@ -189,7 +191,14 @@ impl Engine {
             }
             is_busy
         });
+        outages.unmakings += next.len();
+        drop(outages);
         next.into_iter().for_each(|then| then());
+    }
+
+    /// What was done when nothing was left of an aggregate has ended.
+    pub(crate) fn end_unmaking(&self) {
+        self.outages.lock().unmakings -= 1;
     }
 
     /// Lets clients find an aggregate that was opened.

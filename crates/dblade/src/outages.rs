@@ -24,6 +24,8 @@ pub(crate) struct Outages {
     /// By identity.
     pub away: BTreeMap<AggregateUuid, Outage>,
     pub remains: Vec<Remains>,
+    /// What is done when nothing was left, and has not ended.
+    pub unmakings: usize,
 }
 
 /// What may be left of an aggregate that was closed.

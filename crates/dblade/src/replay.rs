@@ -6,8 +6,8 @@
 //!
 //! A record that meets damage beyond parity is left out, and the server log names it. Otherwise one
 //! block that cannot be read would keep the aggregate out of service for ever. The file that the
-//! record writes to is quarantined. Later records of the same volume that do not fit without it are
-//! left out, too.
+//! record writes to is quarantined; of an access control list that is the file that holds it. Later
+//! records of the same volume that do not fit without it are left out, too.
 //!
 //! Damage of maps and of the inode file is no file's. It costs the volume: all of its records are
 //! left out, and it is read-only from then on (`volume::damage`). What a traditional volume cannot
@@ -28,10 +28,11 @@ use cowfs::logical::{Logical, read_record};
 use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Reader, Stop, Wait};
 use nvlog::Record;
+use ondisk::operation::KIND_SET_ACL;
 use operations::{OperationStop, RecordError};
 use platform::mutation::{self, Rule};
 use std::sync::Arc;
-use units::Timestamp;
+use units::{Generation, InodeNumber, Timestamp};
 use volume::VolumeDamage;
 use zerocopy::little_endian::U16;
 
@@ -271,8 +272,8 @@ impl Opening {
         let served = self.volumes.iter().find(|served| served.environment.volume == volume);
         let Some(served) = served else { return Ok(()) };
         match &served.kind {
-            VolumeKind::Flexible(volume) => quarantine(&**volume, record, stop, access, held)?,
-            VolumeKind::Traditional(volume) => quarantine(&**volume, record, stop, access, held)?,
+            VolumeKind::Flexible(volume) => give_up(&**volume, record, stop, access, held)?,
+            VolumeKind::Traditional(volume) => give_up(&**volume, record, stop, access, held)?,
         }
         tracing::error!(
             aggregate = %self.identity.name,
@@ -319,17 +320,41 @@ impl Opening {
     }
 }
 
-/// Quarantines the file that a record writes to, if it can be had at all.
-fn quarantine<P: Pointer>(
+/// Gives up what a record that is left out is about: the content of a file, or its access control
+/// list, without which only its owner and root have a right to it.
+fn give_up<P: Pointer>(
     volume: &dyn Fronted<P>,
     record: &Record,
     stop: &OperationStop,
     access: &mut Access<'_>,
     held: &HeldBlocks,
 ) -> Result<(), Wait> {
-    let Some((inode, generation)) = operations::record_file(record.kind, &record.body) else {
-        return Ok(());
-    };
+    if record.kind != KIND_SET_ACL {
+        let Some(file) = operations::record_file(record.kind, &record.body) else { return Ok(()) };
+        return quarantine(volume, file, stop, access, held);
+    }
+    let logical = volume.front().logical.write(access);
+    logical.replaying = true;
+    let reader = Reader { cache: volume.front().cache(), held };
+    let without = owed(logical, (reader, Timestamp(0)), |transaction| {
+        operations::replay_without_list(&record.body, transaction)
+    });
+    match without {
+        Ok(Some(holder)) => quarantine(volume, holder, stop, access, held),
+        Err(OperationStop::Cow(Stop::Wait(wait))) => Err(wait),
+        // The file cannot be had.
+        Ok(None) | Err(_) => Ok(()),
+    }
+}
+
+/// Quarantines a file, if it can be had at all.
+fn quarantine<P: Pointer>(
+    volume: &dyn Fronted<P>,
+    (inode, generation): (InodeNumber, Generation),
+    stop: &OperationStop,
+    access: &mut Access<'_>,
+    held: &HeldBlocks,
+) -> Result<(), Wait> {
     if matches!(stop, OperationStop::Cow(Stop::Quarantined(other)) if *other != inode) {
         // Its extended attributes are lost, and its content is not.
         return Ok(());

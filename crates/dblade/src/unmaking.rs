@@ -34,12 +34,18 @@ pub(crate) fn close(
 ) {
     aggregate.halt();
     let (parts, this) = (&aggregate.parts, Arc::clone(engine));
+    let same = Arc::clone(engine);
+    let ended = Box::new(move |_| same.end_unmaking());
+    let cause = error.clone();
     engine.leave(Remains {
         aggregate: begun.aggregate,
         parts: vec![parts.store.remains(), parts.log.remains()],
         affinity: Some(parts.affinity),
-        then: Some(Box::new(move || give_up(&this, begun, error, done))),
+        then: Some(Box::new(move || give_up(&this, begun, cause, ended))),
     });
+    drop(aggregate);
+    // Whoever asked does not wait for a disk or a log that hangs.
+    done(Err(error));
 }
 
 /// Takes back what was begun, and then says why it failed.

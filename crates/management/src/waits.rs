@@ -21,6 +21,8 @@ use std::time::Duration;
 
 /// How often a node without threads looks whether something has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+/// How long what is left of an aggregate is waited for.
+const CLOSING_MAX: Duration = Duration::from_secs(5);
 
 /// Receives the end of a call.
 pub(crate) type Answer<T> = Box<dyn FnOnce(T) + Send>;
@@ -153,6 +155,15 @@ impl Waits {
             }
         }
         ending.outcome()
+    }
+
+    /// Waits until something is so, at most for [`CLOSING_MAX`]: what is left of an aggregate may
+    /// hang.
+    pub(crate) fn await_closing(&self, is_over: impl Fn() -> bool) {
+        let mut left = CLOSING_MAX;
+        while !is_over() && !left.is_zero() && self.pause(LOOK_INTERVAL) {
+            left = left.saturating_sub(LOOK_INTERVAL);
+        }
     }
 
     /// Lets a moment pass; false if none passes any more.

@@ -26,7 +26,11 @@ pub(crate) const PROGRAM: u32 = 100_227;
 /// Its only version here.
 pub(crate) const VERSION: u32 = 3;
 /// What an answer takes at most: two lists of as many entries as there can be, and attributes.
-pub(crate) const REPLY_BYTES_MAX: usize = 16 << 10;
+const REPLY_BYTES_MAX: usize = 16 << 10;
+/// The status, attributes, the mask, and how many entries both lists have.
+const HEAD_BYTES: usize = 112;
+/// An entry: its tag, its identity and its permissions.
+const ENTRY_BYTES: usize = 12;
 
 const GET: u32 = 1;
 const SET: u32 = 2;
@@ -44,6 +48,11 @@ const TAG_DEFAULT: u32 = 0x1000;
 const ENTRIES_MAX: u32 = 1024;
 
 type List = BTreeMap<Subject, u8>;
+
+/// What the answer of a call takes at most, if it takes more than most.
+pub(crate) const fn reply_bytes(procedure: u32) -> Option<usize> {
+    if procedure == GET { Some(REPLY_BYTES_MAX) } else { None }
+}
 
 /// Does one call.
 pub(crate) fn dispatch(
@@ -67,14 +76,14 @@ pub(crate) fn dispatch(
             Once::Answered => return,
             Once::Refused(way, key) => {
                 context.replies.put_off_refused(&key, session.number);
-                let answer = Answer::new(context, way, failed);
-                return answer.status(FsError::TryLater.nfs3_status());
+                return way.withdraw();
             }
         }
     } else {
         Way::unkept(replier)
     };
-    let answer = Answer::new(context, way, failed);
+    // Linux's client hands "come later" of this program on to programs.
+    let answer = Answer::new(context, way, failed).without_later();
     let mut request = Request::new(context, session, call, answer).about(subject);
     let outcome = match procedure {
         0 => {
@@ -165,10 +174,16 @@ impl Shown {
         context.service.get_xattr(&caller, call, Box::new(found));
     }
 
-    fn tell(self, answer: Answer, access: List, default: List) {
+    fn tell(self, answer: Answer, mut access: List, mut default: List) {
         let Self { mask, attributes, .. } = self;
         let owner = (attributes.uid, attributes.gid);
-        let mut writer = answer.begin(REPLY_BYTES_MAX);
+        let lists = [(&mut access, ACCESS_ENTRIES), (&mut default, DEFAULT_ENTRIES)];
+        let sizes = lists.map(|(list, wanted)| {
+            add_mask(list);
+            if mask & wanted != 0 { list.len() * ENTRY_BYTES } else { 0 }
+        });
+        // All that it will take, and no more: this is what the client's account has paid.
+        let mut writer = answer.begin(HEAD_BYTES + sizes.iter().sum::<usize>());
         wire::post_attributes(&mut writer, Some(&attributes));
         writer.u32(mask);
         write(&mut writer, (access, 0), mask & ACCESS_ENTRIES != 0, owner);
@@ -177,15 +192,19 @@ impl Shown {
     }
 }
 
-fn write(
-    writer: &mut Writer,
-    (mut list, tag_bits): (List, u32),
-    has_entries: bool,
-    (uid, gid): (u32, u32),
-) {
+/// A list has a mask on the wire.
+fn add_mask(list: &mut List) {
     if let (Some(group), false) = (list.get(&Subject::Group), list.contains_key(&Subject::Mask)) {
         list.insert(Subject::Mask, *group);
     }
+}
+
+fn write(
+    writer: &mut Writer,
+    (list, tag_bits): (List, u32),
+    has_entries: bool,
+    (uid, gid): (u32, u32),
+) {
     writer.u32(list.len() as u32);
     if !has_entries {
         return writer.u32(0);
@@ -212,8 +231,8 @@ fn set(request: &mut Request<'_>) -> Result<(), Refusal> {
     if mask & !MASK != 0 {
         return Err(FsError::Invalid.into());
     }
-    let access = read(&mut request.arguments)?;
-    let default = read(&mut request.arguments)?;
+    let access = read(&mut request.arguments, mask & ACCESS_ENTRIES != 0)?;
+    let default = read(&mut request.arguments, mask & DEFAULT_ENTRIES != 0)?;
     let mut changes = Vec::new();
     // The last is done first.
     if mask & DEFAULT_ENTRIES != 0 {
@@ -260,10 +279,13 @@ fn change(
 ///
 /// # Errors
 /// For what cannot be read.
-fn read(arguments: &mut Reader<'_>) -> Result<Vec<(Subject, u8)>, Refusal> {
+fn read(arguments: &mut Reader<'_>, is_wanted: bool) -> Result<Vec<(Subject, u8)>, Refusal> {
     let (count, present) = (arguments.u32()?, arguments.u32()?);
     if count > ENTRIES_MAX || present > ENTRIES_MAX {
         return Err(Refusal::Garbage);
+    }
+    if is_wanted && count != present {
+        return Err(FsError::Invalid.into());
     }
     let mut entries = Vec::new();
     for _ in 0..present {

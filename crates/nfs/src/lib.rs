@@ -36,7 +36,7 @@
 //! - Errors are mapped by [`file_service::FsError::nfs3_status`] and nowhere else; the numbers of
 //!   two protocol errors that no backend knows are in `wire`.
 //!
-//! Not here: ACLs (NFSACL), Kerberos (RPCSEC_GSS), NFS itself over UDP.
+//! Not here: Kerberos (RPCSEC_GSS), NFS itself over UDP.
 //!
 //! Fails: [`Server::start`] with a [`StartError`] that names the address. A client's nonsense gets
 //! the error that the RFC has for it.

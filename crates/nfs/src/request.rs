@@ -253,6 +253,8 @@ pub(crate) struct Answer {
     way: Way,
     /// What follows a status other than OK.
     after_failure: AfterFailure,
+    /// Clients of the program know the status "come later".
+    has_later: bool,
 }
 
 impl Answer {
@@ -261,7 +263,14 @@ impl Answer {
         way: Way,
         failed: &'static [FailureAttributes],
     ) -> Self {
-        Self { way, after_failure: AfterFailure::new(context, failed) }
+        Self { way, after_failure: AfterFailure::new(context, failed), has_later: true }
+    }
+
+    /// Of a program whose clients do not know "come later": they get no answer instead, and ask
+    /// again.
+    pub(crate) const fn without_later(mut self) -> Self {
+        self.has_later = false;
+        self
     }
 
     /// Another file that the call is about, in the order in which failures tell of them.
@@ -299,6 +308,9 @@ impl Answer {
     /// Answers a status other than OK, with the attributes that its files have now.
     pub(crate) fn status(self, status: u32) {
         assert!(status != 0, "not a failure");
+        if !self.has_later && status == FsError::TryLater.nfs3_status() {
+            return self.way.withdraw();
+        }
         let Some((service, file)) = self.after_failure.next() else {
             let mut writer = self.way.begin(ANSWER_CAPACITY);
             writer.u32(status);

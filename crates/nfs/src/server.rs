@@ -163,7 +163,7 @@ impl Service for Programs {
                 procedures::PROGRAM => {
                     procedures::reply_bytes(&self.context.limits, header.procedure, arguments)
                 }
-                acl::PROGRAM => acl::REPLY_BYTES_MAX,
+                acl::PROGRAM => acl::reply_bytes(header.procedure).unwrap_or(OTHER_REPLY_BYTES_MAX),
                 _ => OTHER_REPLY_BYTES_MAX,
             }
     }

@@ -1,5 +1,5 @@
-//! Which copies of an aggregate's log have everything: in the labels of the first group that is
-//! left, because a copy that missed a write cannot tell that it did.
+//! Which copies of an aggregate's log have everything: in the labels, because a copy that missed a
+//! write cannot tell that it did.
 //!
 //! Invariants: a copy is named before anybody relies on it alone, and is named no more before
 //! anything is acknowledged that it has not. Identities are never given twice. Only the first copy

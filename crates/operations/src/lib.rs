@@ -65,5 +65,5 @@ pub use get_attributes::GetRoot;
 pub use make_node::MakeNode;
 pub use mutation::{Executed, Mutation, Query, Record};
 pub use reap::{Reap, Reaped};
-pub use replay::{record_file, record_volume, replay};
+pub use replay::{record_file, record_volume, replay, replay_without_list};
 pub use stop::{OperationStop, Outcome, RecordError};

@@ -80,6 +80,25 @@ pub fn replay<P: Pointer>(
     }
 }
 
+/// Of a record of [`records::KIND_SET_ACL`] that meets damage: takes over all but the list, and has
+/// the file say that it has one. Nobody can read it, so it lets nobody in. The file that holds it
+/// is to be quarantined.
+///
+/// # Errors
+/// As [`replay`].
+pub fn replay_without_list<P: Pointer>(
+    body: &[u8],
+    transaction: &mut Transaction<'_, P>,
+) -> Outcome<Option<Holder>> {
+    let mut replay = Replay { kind: records::KIND_SET_ACL, rest: body, transaction };
+    let (record, kind, value) = replay.acl_record()?;
+    let now = replay.begin(&record.prefix);
+    let (inode, _) = replay.file(&record.file)?;
+    replay.take_over_acl(inode, (&record, kind), !value.is_empty(), now)?;
+    let holder = holder::holder(replay.transaction, inode)?;
+    Ok(holder.map(|holder| (holder.inode, holder.generation)))
+}
+
 fn holder_of(file: &FileReference) -> Holder {
     (InodeNumber(file.inode.get()), Generation(file.generation.get()))
 }
@@ -457,7 +476,7 @@ impl<'b, P: Pointer> Replay<'_, 'b, '_, P> {
         Ok(())
     }
 
-    fn set_acl(&mut self) -> Outcome<()> {
+    fn acl_record(&mut self) -> Outcome<(SetAclRecord, AclKind, &'b [u8])> {
         let record: SetAclRecord = self.fixed()?;
         let value = self.bytes(record.value_size.get() as usize)?;
         self.end()?;
@@ -467,6 +486,30 @@ impl<'b, P: Pointer> Replay<'_, 'b, '_, P> {
             _ => return Err(self.wrong("list")),
         };
         checked.map_err(|damage| self.damaged(damage))?;
+        Ok((record, kind, value))
+    }
+
+    /// What a record of a list says of the file itself. A list that is removed and cannot be is
+    /// there still.
+    fn take_over_acl(
+        &mut self,
+        inode: InodeNumber,
+        (record, kind): (&SetAclRecord, AclKind),
+        is_there: bool,
+        now: Timestamp,
+    ) -> Outcome<()> {
+        let state = self.transaction.edit(inode)?;
+        if is_there {
+            lists::note(state, kind, true);
+        }
+        state.mode = (record.mode.get() & 0o7777) as u16;
+        state.touch(now);
+        state.change = state.change.max(record.change.get());
+        Ok(())
+    }
+
+    fn set_acl(&mut self) -> Outcome<()> {
+        let (record, kind, value) = self.acl_record()?;
         let now = self.begin(&record.prefix);
         let (inode, state) = self.file(&record.file)?;
         if kind == AclKind::Default && state.kind != KIND_DIRECTORY || state.kind == KIND_SYMLINK {
@@ -482,12 +525,8 @@ impl<'b, P: Pointer> Replay<'_, 'b, '_, P> {
         if !value.is_empty() {
             self.put_xattr(inode, holder_of(&record.holder), (kind.name(), value))?;
         }
-        let state = self.transaction.edit(inode)?;
-        lists::note(state, kind, !value.is_empty());
-        state.mode = (record.mode.get() & 0o7777) as u16;
-        state.touch(now);
-        state.change = state.change.max(record.change.get());
-        Ok(())
+        lists::note(self.transaction.edit(inode)?, kind, !value.is_empty());
+        self.take_over_acl(inode, (&record, kind), false, now)
     }
 
     fn remove_xattr(&mut self) -> Outcome<()> {

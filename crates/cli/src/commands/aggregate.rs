@@ -1,6 +1,6 @@
 //! `stroop aggr`.
 
-use super::begun::Begun;
+use super::begun::{Begun, newest};
 use super::taking::Losses;
 use super::volume::removal;
 use super::{area_map, disk, scrub, upkeep};
@@ -177,11 +177,12 @@ fn remove_group(
         return removal(&action, &plan);
     }
     confirm(terminal, options, &action, &plan)?;
+    let after = newest(node)?;
     let begun = node.group_remove(request)?;
     let output = Output::of(name, &begun)?
         .line(format!("{name}: group {group} is being evacuated, and leaves when it is empty"))
         .next(format!("stroop aggr show {name}"));
-    let begun = Begun { kinds: &[JobKind::Evacuation], aggregate: name, target: None };
+    let begun = Begun { kinds: &[JobKind::Evacuation], aggregate: name, target: None, after };
     begun.follow(output, (options, terminal), node)
 }
 

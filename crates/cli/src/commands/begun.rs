@@ -17,11 +17,19 @@ pub(super) struct Begun<'a> {
     pub aggregate: &'a str,
     /// What it is done to, if the aggregate may have several of these jobs.
     pub target: Option<&'a str>,
+    /// The newest job that there was before, if the command begins a new one: see [`newest`].
+    pub after: u64,
+}
+
+/// The number of the newest job.
+pub(super) fn newest(node: &dyn Administration) -> Result<u64, AdminError> {
+    Ok(node.job_list()?.iter().map(|job| job.job).max().unwrap_or(0))
 }
 
 impl Begun<'_> {
     fn is(&self, job: &JobInfo) -> bool {
         self.kinds.contains(&job.kind)
+            && job.job > self.after
             && job.aggregate.as_deref() == Some(self.aggregate)
             && self.target.is_none_or(|target| target == job.target)
     }

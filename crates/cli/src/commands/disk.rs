@@ -4,7 +4,7 @@
 //! or by that without `.img`, as long as that means one disk only. The name that a table shows
 //! for a disk may be typed for it.
 
-use super::begun::Begun;
+use super::begun::{Begun, newest};
 use super::taking::Losses;
 use crate::arguments::{DiskCommand, Options, SpareCommand};
 use crate::confirm::confirm;
@@ -141,6 +141,7 @@ fn replace(
     node: &dyn Administration,
     request: &DiskReplace,
 ) -> Result<Output, AdminError> {
+    let after = newest(node)?;
     let disk = node.disk_replace(request)?;
     let aggregate = disk.aggregate.clone().unwrap_or_default();
     let tense = if request.dry_run { "would take" } else { "takes" };
@@ -153,7 +154,7 @@ fn replace(
         return Ok(output.planned());
     }
     let kinds = &[JobKind::Rebuild, JobKind::Replacement, JobKind::Resync];
-    let begun = Begun { kinds, aggregate: &aggregate, target: Some(&disk.name) };
+    let begun = Begun { kinds, aggregate: &aggregate, target: Some(&disk.name), after };
     begun.follow(output.next(format!("stroop aggr show {aggregate}")), asked, node)
 }
 

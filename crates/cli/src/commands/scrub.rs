@@ -37,7 +37,8 @@ pub(super) fn run(
         ScrubAction::Pause => Ok(output.next(format!("stroop scrub resume {aggregate}"))),
         ScrubAction::Stop => Ok(output),
         ScrubAction::Start | ScrubAction::Resume => {
-            let begun = Begun { kinds: &[JobKind::Scrub], aggregate, target: None };
+            // A scrub that is resumed has its number already.
+            let begun = Begun { kinds: &[JobKind::Scrub], aggregate, target: None, after: 0 };
             begun.follow(output, (options, terminal), node)
         }
     }

@@ -75,9 +75,17 @@ impl Aggregates {
             media,
         };
         let engine = &self.node.engine;
-        self.node
+        let made = self
+            .node
             .waits
-            .request(CREATE, &wanted.name, |done| engine.create_aggregate(create, done))?;
+            .request(CREATE, &wanted.name, |done| engine.create_aggregate(create, done));
+        if let Err(error) = made {
+            drop(disks);
+            // What was begun is taken back by now, or as soon as a disk or a journal that hangs
+            // answers.
+            self.node.waits.await_closing(|| !engine.is_closing());
+            return Err(error);
+        }
         self.disks.hold(&wanted.name, &disks);
         self.forget_offline(&disks);
         if let Some(volume) = engine.volume_named(&wanted.name).filter(|_| wanted.traditional) {

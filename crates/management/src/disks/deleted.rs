@@ -37,8 +37,7 @@ use units::{AggregateUuid, DiskUuid, Timestamp};
 /// The first line.
 const TITLE: &str = "stroop-deleted-aggregates 1";
 /// What comes of a file that cannot be read.
-const CONSEQUENCE: &str = "deleted aggregates whose disks were not erased yet come back, and are erased as soon as the \
-     file can be read: do not use them";
+const CONSEQUENCE: &str = "deleted aggregates whose disks were not erased yet come back";
 /// Deleted aggregates that are remembered: a disk that returns later than so many is told as the
 /// rest of an aggregate that is out of service.
 const DELETED_MAX: usize = 1_000;
@@ -83,6 +82,10 @@ pub(crate) struct DeletedAggregates {
     writing: Mutex<()>,
     /// The file may say of an aggregate in service that it is deleted.
     is_uncertain: AtomicBool,
+    /// Those that an earlier server deleted.
+    earlier: BTreeSet<AggregateUuid>,
+    /// Of these those that were in use since, by name: they are not erased.
+    used_since: Mutex<BTreeSet<String>>,
 }
 
 impl DeletedAggregates {
@@ -100,8 +103,27 @@ impl DeletedAggregates {
         if !strange.is_empty() {
             tracing::warn!(lines = strange.len(), "unknown lines among the deleted aggregates");
         }
-        let (list, writing) = (Mutex::new(list), Mutex::default());
-        Self { file, list, strange, failure, writing, is_uncertain: AtomicBool::new(false) }
+        Self {
+            file,
+            earlier: list.iter().map(|one| one.identity).collect(),
+            list: Mutex::new(list),
+            strange,
+            failure,
+            writing: Mutex::default(),
+            is_uncertain: AtomicBool::new(false),
+            used_since: Mutex::default(),
+        }
+    }
+
+    /// Whether an earlier server deleted it: another may have served it since, which could not read
+    /// the file.
+    pub(crate) fn is_of_earlier(&self, identity: &AggregateUuid) -> bool {
+        self.earlier.contains(identity)
+    }
+
+    /// An aggregate was in use after it was deleted.
+    pub(crate) fn note_use(&self, name: &str) {
+        self.used_since.lock().insert(name.to_owned());
     }
 
     /// Why the file cannot be read, if it cannot.
@@ -112,6 +134,14 @@ impl DeletedAggregates {
     /// What is wrong with the file, and what that comes to.
     pub(crate) fn trouble(&self) -> Option<String> {
         let lines = self.strange.len();
+        if let Some(name) = self.used_since.lock().first() {
+            return Some(format!(
+                "aggregate '{name}' was in use after it was deleted, while the file \
+                 'deleted-aggregates' could not be read, so it is neither erased nor opened. To \
+                 have it back, stop the server and take its line out of the file; to lose it, zero \
+                 its disks"
+            ));
+        }
         if self.is_uncertain.load(Ordering::Relaxed) {
             return Some(
                 "the file 'deleted-aggregates' could not be written. An aggregate whose deletion \

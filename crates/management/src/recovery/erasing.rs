@@ -3,6 +3,8 @@
 //! Invariants:
 //! - An aggregate that is deleted and whose parts somebody still uses is left alone: a request of
 //!   before must not land on the disks of another aggregate.
+//! - One that was in use after its deletion, by a server that could not read the list, is left as
+//!   it is until somebody decides.
 //! - It is done in the turn of administrators: no disk is opened while one of them opens disks.
 //! - A journal that hangs is waited for for [`JOURNAL_WAIT_MAX`], on a thread of its own.
 //! - What cannot be erased is tried more and more rarely, and each cause is told once. It is given
@@ -17,6 +19,7 @@ use crate::recovery::erasures::JournalEnd;
 use crate::recovery::room::Recovery;
 use crate::waits::Ending;
 use dblade::LogRemoval;
+use ondisk::root::Superblock;
 use platform::Disk;
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,6 +72,11 @@ impl Recovery {
                 continue;
             }
             tries.note(identity, deleted.disks.clone(), now);
+            if self.disks.deleted.is_of_earlier(&identity) && self.was_used_since(&deleted) {
+                self.erasing.tell(&deleted, "its disks", "they were written to since");
+                self.disks.deleted.note_use(&deleted.name);
+                continue;
+            }
             if !deleted.disks.is_empty() {
                 self.erase_disks(&deleted);
             }
@@ -79,6 +87,29 @@ impl Recovery {
                 self.erasing.told.lock().remove(&identity);
             }
         }
+    }
+
+    /// Whether an aggregate has a consistency point of after its deletion.
+    fn was_used_since(&self, deleted: &Deleted) -> bool {
+        let mut names = self.disks.names();
+        names.retain(|name| !self.disks.is_held(name));
+        let its = names.iter().filter_map(|name| match self.disks.look(name) {
+            Content::Member(disk, label) if label.aggregate == deleted.identity => Some(disk),
+            _ => None,
+        });
+        let is_later = |disk: Arc<dyn Disk>| {
+            let device = self.node.waits.wait_for(|done| media::open(disk, done));
+            let Some(Ok(device)) = device else { return false };
+            (0..media::SUPERBLOCK_SLOTS).any(|slot| {
+                let block = self.node.waits.wait_for(|done| device.read_superblock(slot, done));
+                let block = block.and_then(Result::ok);
+                let superblock = block.and_then(|block| Superblock::from_block(&block).ok());
+                superblock.is_some_and(|found| {
+                    found.aggregate == deleted.identity && found.time.get() > deleted.time.0
+                })
+            })
+        };
+        its.collect::<Vec<_>>().into_iter().any(is_later)
     }
 
     fn erase_disks(&self, deleted: &Deleted) {

@@ -14,12 +14,8 @@ use admin_api::{AdminError, AggregateOnline, Code, Removal, Time};
 use dblade::LostLog;
 use ondisk::label::RaidKind;
 use std::collections::BTreeSet;
-use std::time::Duration;
 use units::{AggregateUuid, Timestamp};
 
-/// How long an opening that failed may take to let go of the disks.
-const CLOSING_MAX: Duration = Duration::from_secs(5);
-const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 const MESSAGE: &str = "cannot bring online aggregate";
 
 impl Recovery {
@@ -117,13 +113,7 @@ impl Recovery {
 
     /// Waits until nothing is left of an opening that failed.
     pub(super) fn await_closed(&self, identity: AggregateUuid) {
-        let mut left = CLOSING_MAX;
-        while !self.node.engine.is_closed(&identity) && !left.is_zero() {
-            left = left.saturating_sub(LOOK_INTERVAL);
-            if !self.node.waits.pause(LOOK_INTERVAL) {
-                break;
-            }
-        }
+        self.node.waits.await_closing(|| self.node.engine.is_closed(&identity));
     }
 }
 

@@ -244,3 +244,34 @@ fn regression_a_list_of_deleted_aggregates_that_cannot_be_read_is_left_as_it_is(
     place.ok(&["aggr", "delete", "a1", "--yes"]);
     server.stop();
 }
+
+/// A server that could not read the list served the aggregate, and the next one erased it.
+#[test]
+fn regression_an_aggregate_that_was_used_after_its_deletion_is_not_erased() {
+    for was_used in [true, false] {
+        let (place, server) = Place::with_volume();
+        let (mut client, root) = connect(&place);
+        let model = fill(&mut client, &root, 1);
+        server.stop();
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let labels: Vec<Vec<u8>> = (1..=4).map(|at| fs::read(place.disk(at)).unwrap()).collect();
+        let disks: Vec<String> = labels.iter().map(|label| hex(&label[16..32])).collect();
+        let (aggregate, disks) = (hex(&labels[0][32..48]), disks.join(","));
+        let time = if was_used { 7 } else { i64::MAX };
+        let list = format!("stroop-deleted-aggregates 1\n{aggregate} {time} journal a1 {disks}\n");
+        fs::write(place.path("state/deleted-aggregates"), list).unwrap();
+        let server = place.serve();
+        assert_eq!(disk(&place, "d1").0, if was_used { "foreign" } else { "unused" });
+        assert_eq!(journals(&place), usize::from(was_used));
+        assert!(place.json(&["aggr", "list"])["records"].as_array().unwrap().is_empty());
+        if was_used {
+            assert_eq!(place.check_codes(), ["DELETIONS_UNREADABLE"]);
+            server.stop();
+            fs::remove_file(place.path("state/deleted-aggregates")).unwrap();
+            let server = place.serve();
+            let (mut client, root) = connect(&place);
+            check(&mut client, &root, &model);
+            server.stop();
+        }
+    }
+}

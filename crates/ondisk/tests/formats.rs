@@ -142,7 +142,9 @@ fn structures() -> BTreeMap<String, Layout> {
         operation::AllocateRecord { prefix, file, state, start, end, flags, action, reserved },
         operation::SetXattrRecord { prefix, file, holder, value_size, name_size, reserved },
         operation::RemoveXattrRecord { prefix, file, name_size, reserved },
-        operation::SetAclRecord { prefix, file, holder, mode, value_size, list, reserved },
+        operation::SetAclRecord {
+            prefix, file, holder, mode, value_size, list, reserved, change
+        },
         acl::AclEntry { tag, permissions, id },
         xattr::XattrListHeader { magic, version, reserved, count, size },
         xattr::XattrHeader { name_size, reserved, value_size },

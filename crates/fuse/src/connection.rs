@@ -65,6 +65,7 @@ fn control(number: u32) -> io::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel_mount::detach_dead;
     use crate::tests::service;
     use crate::{FuseMount, MountOptions};
 
@@ -86,5 +87,7 @@ mod tests {
         assert!(own.lives() && own.cut() && !own.lives());
         assert!(folder.path().join("file").metadata().is_err());
         mount.stop().unwrap();
+        // A mount whose connection was cut stays where it is, dead.
+        assert_eq!(detach_dead(folder.path()).unwrap(), 1);
     }
 }

@@ -171,7 +171,7 @@ impl Engine {
         true
     }
 
-    /// Keeps in mind what is left of an aggregate that did not get into service.
+    /// Adds an aggregate that did not get into service to those that are swept.
     pub(crate) fn leave(&self, remains: Remains) {
         self.outages.lock().remains.push(remains);
     }
@@ -196,7 +196,7 @@ impl Engine {
         next.into_iter().for_each(|then| then());
     }
 
-    /// What was done when nothing was left of an aggregate has ended.
+    /// The continuation of a swept aggregate has ended.
     pub(crate) fn end_unmaking(&self) {
         self.outages.lock().unmakings -= 1;
     }

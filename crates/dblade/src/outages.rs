@@ -24,7 +24,7 @@ pub(crate) struct Outages {
     /// By identity.
     pub away: BTreeMap<AggregateUuid, Outage>,
     pub remains: Vec<Remains>,
-    /// What is done when nothing was left, and has not ended.
+    /// Continuations of swept aggregates that have not ended.
     pub unmakings: usize,
 }
 
@@ -34,9 +34,9 @@ pub(crate) struct Remains {
     pub parts: Vec<Weak<dyn Any + Send + Sync>>,
     /// Its Aggregate affinity, with all beneath.
     pub affinity: Option<AffinityId>,
-    /// What is done when nothing is left.
+    /// The continuation, which runs when the parts are gone.
     pub then: Option<Continuation>,
 }
 
-/// What is done later.
+/// Work that waits until the parts of an aggregate are gone.
 pub(crate) type Continuation = Box<dyn FnOnce() + Send>;

@@ -78,7 +78,7 @@ pub(crate) fn copies(engine: &Engine, aggregate: AggregateUuid) -> Vec<LogCopy> 
     places.map(|place| LogCopy { place, aggregate }).collect()
 }
 
-/// Takes copies away, one after another. One that fails does not keep the others.
+/// Takes the copies of a log away, one after another. A copy that fails does not keep the others.
 pub(crate) fn remove_all(
     mut copies: Vec<LogCopy>,
     outcome: Result<LogRemoval, EngineError>,

@@ -24,8 +24,8 @@ pub(crate) struct Begun {
     pub disks: Vec<Arc<dyn Disk>>,
 }
 
-/// The first consistency point failed. A part of it may be under way still, on disks that hang:
-/// what was begun is taken back when nothing is.
+/// The first consistency point failed. Requests of it may be under way still, on disks that hang:
+/// labels and log are taken back when the store and the log are gone.
 pub(crate) fn close(
     engine: &Arc<Engine>,
     (aggregate, begun): (Arc<Aggregate>, Begun),

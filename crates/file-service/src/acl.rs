@@ -107,7 +107,7 @@ pub struct Acl(Entries);
 
 impl Acl {
     /// The list in a value that a client sets, in whatever order; `None` for one without entries,
-    /// which removes what is there.
+    /// which removes the list that is there.
     ///
     /// # Errors
     /// `Invalid`, `AttributeTooLarge`.

@@ -74,10 +74,8 @@ pub(crate) fn dispatch(
         match once(context, session, &call, kept, replier) {
             Once::Do(way) => way,
             Once::Answered => return,
-            Once::Refused(way, key) => {
-                context.replies.put_off_refused(&key, session.number);
-                return way.withdraw();
-            }
+            // The client hears nothing, and asks again: the call is not put off.
+            Once::Refused(way, _) => return way.withdraw(),
         }
     } else {
         Way::unkept(replier)

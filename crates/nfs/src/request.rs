@@ -328,7 +328,8 @@ impl Answer {
     fn refuse(mut self, refusal: Refusal) {
         match refusal {
             Refusal::Status(status) => {
-                match status == FsError::TryLater.nfs3_status() {
+                // A client that hears nothing asks again with the same call.
+                match self.has_later && status == FsError::TryLater.nfs3_status() {
                     true => self.way.put_off(),
                     false => self.way.forget(),
                 }

@@ -102,7 +102,7 @@ pub fn split(bytes: &[u8]) -> Result<&[AclEntry], Damage> {
 /// The entries of an access list as it is stored.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The damage of the value.
 pub fn parse_access(bytes: &[u8]) -> Result<&[AclEntry], Damage> {
     let entries = ordered(bytes)?;
     let is_of_mode = |tag| matches!(tag, TAG_OWNER | TAG_MASK | TAG_OTHER);
@@ -137,7 +137,7 @@ pub fn value_shown(mode: u16, stored: &[u8]) -> Result<Vec<u8>, Damage> {
 /// The entries of a default list.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The damage of the value.
 pub fn parse_default(bytes: &[u8]) -> Result<&[AclEntry], Damage> {
     let entries = ordered(bytes)?;
     let has_all = [TAG_OWNER, TAG_GROUP, TAG_OTHER].iter().all(|tag| count(entries, *tag) == 1);

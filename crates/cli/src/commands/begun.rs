@@ -15,7 +15,7 @@ use admin_api::{AdminError, Administration, JobInfo, JobKind};
 pub(super) struct Begun<'a> {
     pub kinds: &'a [JobKind],
     pub aggregate: &'a str,
-    /// What it is done to, if the aggregate may have several of these jobs.
+    /// The disk or group that the job works on, if the aggregate may have several of these jobs.
     pub target: Option<&'a str>,
     /// The newest job that there was before, if the command begins a new one: see [`newest`].
     pub after: u64,

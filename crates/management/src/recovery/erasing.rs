@@ -199,7 +199,7 @@ impl Recovery {
                     .request("cannot remove", &name, |done| copy.remove(done))
                     .map_err(|error| error.to_string())
             });
-            // One that fails does not keep the others.
+            // A copy that fails does not keep the others.
             let all: Vec<JournalEnd> = removed.collect();
             all.into_iter().try_fold(LogRemoval::Removed, |all, one| Ok(all.and(one?)))
         };

@@ -42,6 +42,10 @@ const FEATURES: u64 = init::ASYNC_READ
     | init::INIT_EXT
     | init::DIRECT_IO_ALLOW_MMAP;
 
+/// What a kernel must offer: one that does not decide by lists would take the group's bits of the
+/// mode for the group's rights, and they are the mask. Linux offers it since 4.9.
+const REQUIRED: u64 = init::POSIX_ACL;
+
 /// What is asked for, too, where locks are shared with other front ends.
 const LOCK_FEATURES: u64 = init::POSIX_LOCKS | init::FLOCK_LOCKS;
 
@@ -63,10 +67,11 @@ pub(crate) fn negotiate(
     transfer_bytes: u32,
     locks: bool,
 ) -> Result<InitOut, Errno> {
-    if offer.major != abi::MAJOR || offer.minor < abi::MINOR_MIN {
+    let offered = u64::from(offer.flags) | u64::from(flags_high) << 32;
+    let is_known = offer.major == abi::MAJOR && offer.minor >= abi::MINOR_MIN;
+    if !is_known || offered & REQUIRED != REQUIRED {
         return Err(Errno::PROTOCOL);
     }
-    let offered = u64::from(offer.flags) | u64::from(flags_high) << 32;
     let agreed = (FEATURES | if locks { LOCK_FEATURES } else { 0 }) & offered;
     Ok(InitOut {
         major: abi::MAJOR,
@@ -157,8 +162,9 @@ mod tests {
     fn only_what_is_offered_is_agreed() {
         let offer = |minor, flags| InitIn { major: 7, minor, max_readahead: 131_072, flags };
         let agree = |offer: InitIn, high| negotiate(&offer, high, 1 << 20, false);
-        let nothing = agree(offer(31, 0), 0).unwrap();
-        assert_eq!((nothing.flags, nothing.flags_high, nothing.minor), (0, 0, 31));
+        let least = agree(offer(31, REQUIRED as u32), 0).unwrap();
+        assert_eq!((u64::from(least.flags), least.flags_high, least.minor), (REQUIRED, 0, 31));
+        assert!(agree(offer(31, !REQUIRED as u32), 0).is_err());
         let all = agree(offer(45, u32::MAX), u32::MAX).unwrap();
         let agreed = u64::from(all.flags) | u64::from(all.flags_high) << 32;
         assert_eq!((agreed, all.minor, all.max_write), (FEATURES, abi::MINOR, 1 << 20));

@@ -165,7 +165,11 @@ fn xattrs(bytes: &[u8]) {
     match xattr::parse(bytes) {
         Ok(list) => {
             assert!(xattr::encode(&list) == bytes, "written as it was read");
-            list.values().for_each(|value| acls(value));
+            for (name, value) in &list {
+                acls(value);
+                let found = xattr::seek(bytes, bytes.len() as u64, name);
+                assert!(found == Ok(xattr::Sought::Value(value)), "found by its name");
+            }
         }
         Err(damage) => assert!(!damage.to_string().is_empty()),
     }

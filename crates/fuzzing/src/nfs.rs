@@ -1,8 +1,10 @@
-//! Target `nfs_call`: a sequence of NFSv3 and MOUNT calls by one client, each with arguments of its
-//! procedure's shape, some of them spoilt. Handles are mostly ones that were answered before.
+//! Target `nfs_call`: a sequence of NFSv3, NFSACL and MOUNT calls by one client, each with
+//! arguments of its procedure's shape, some of them spoilt. Handles are mostly ones that were
+//! answered before.
 //!
-//! Rules: each call gets exactly one reply, of the shape that RFC 1813 gives it; a call that is
-//! sent again gets the same reply if it may not be done twice; the file system stays whole.
+//! Rules: each call gets exactly one reply, of the shape that RFC 1813 gives it, or that clients of
+//! NFSACL expect; a call that is sent again gets the same reply if it may not be done twice; the
+//! file system stays whole.
 
 use crate::input::Input;
 use crate::{memory, results};
@@ -16,10 +18,15 @@ use units::{Generation, InodeNumber, SnapshotId, VolumeUuid};
 
 const NFS: u32 = 100_003;
 const MOUNT: u32 = 100_005;
+const ACL: u32 = 100_227;
 /// Procedures of NFSv3, and two more that it does not have.
 const NFS_PROCEDURES: u64 = 24;
 /// Those of MOUNT, and one more.
 const MOUNT_PROCEDURES: u64 = 7;
+/// Those of NFSACL, and one more.
+const ACL_PROCEDURES: u64 = 4;
+/// Most entries of a list.
+const ACL_ENTRIES_MAX: u64 = 12;
 /// Calls of one input.
 const CALLS_MAX: usize = 200;
 /// Handles that are remembered.
@@ -97,9 +104,11 @@ impl Client {
     /// One call and its reply.
     fn one(&mut self, input: &mut Input<'_>) {
         let choice = input.byte();
-        let is_mount = choice.is_multiple_of(16);
-        let (program, procedures) =
-            if is_mount { (MOUNT, MOUNT_PROCEDURES) } else { (NFS, NFS_PROCEDURES) };
+        let (program, procedures) = match choice % 16 {
+            0 => (MOUNT, MOUNT_PROCEDURES),
+            5 | 10 => (ACL, ACL_PROCEDURES),
+            _ => (NFS, NFS_PROCEDURES),
+        };
         let procedure = input.below(procedures) as u32;
         let credential = match choice >> 4 & 3 {
             0 => Credential::None,
@@ -112,23 +121,31 @@ impl Client {
         let header = CallHeader { xid: self.xid, program, version: 3, procedure, credential };
         header.write(&mut writer);
         let header_bytes = writer.len();
-        if is_mount {
-            mount_arguments(procedure, &mut writer, input);
-        } else {
-            self.arguments(procedure, &mut writer, input);
+        match program {
+            MOUNT => mount_arguments(procedure, &mut writer, input),
+            ACL => self.acl_arguments(procedure, &mut writer, input),
+            _ => self.arguments(procedure, &mut writer, input),
         }
         let call = spoilt(writer.into_bytes(), header_bytes, choice, input);
         let reply = reply_to(&mut self.dialogue, &call);
-        if choice & 0x40 != 0 && (2..=15).contains(&procedure) && !is_mount {
+        let is_change = match program {
+            NFS => matches!(procedure, 2 | 8..=15),
+            ACL => procedure == 2,
+            _ => false,
+        };
+        if choice & 0x40 != 0 {
             let again = reply_to(&mut self.dialogue, &call);
-            let may_repeat = matches!(procedure, 3..=7);
-            assert!(may_repeat || again == reply, "the same reply to a call that came again");
+            assert!(!is_change || again == reply, "the same reply to a call that came again");
         }
         let mut reader = Reader::new(&reply);
         let header = results::header(&mut reader);
         assert_eq!(header.xid, self.xid);
         let accepted = header.accepted;
         assert!(matches!(accepted, Some(0 | 3 | 4)), "accept status {accepted:?}");
+        if accepted == Some(0) && program == ACL {
+            assert!(procedure < 3, "NFSACL has no procedure {procedure}");
+            results::acl(procedure, &mut reader);
+        }
         if accepted == Some(0) && program == NFS {
             assert!(procedure < 22, "there is no procedure {procedure}");
             if let Some(handle) = results::nfs(procedure, &mut reader) {
@@ -172,6 +189,18 @@ impl Client {
     fn place(&self, writer: &mut Writer, input: &mut Input<'_>) {
         self.handle(writer, input);
         name(writer, input);
+    }
+
+    fn acl_arguments(&self, procedure: u32, writer: &mut Writer, input: &mut Input<'_>) {
+        if !matches!(procedure, 1 | 2) {
+            return;
+        }
+        self.handle(writer, input);
+        writer.u32(input.u32());
+        if procedure == 2 {
+            acl_entries(writer, input, 0);
+            acl_entries(writer, input, 0x1000);
+        }
     }
 
     fn arguments(&self, procedure: u32, writer: &mut Writer, input: &mut Input<'_>) {
@@ -269,6 +298,26 @@ fn mount_arguments(procedure: u32, writer: &mut Writer, input: &mut Input<'_>) {
             _ => input.bytes(length).to_vec(),
         };
         writer.opaque(&path);
+    }
+}
+
+/// A list, mostly with the three or four entries that every list has.
+fn acl_entries(writer: &mut Writer, input: &mut Input<'_>, tag_bits: u32) {
+    let count = input.below(ACL_ENTRIES_MAX + 1) as u32;
+    writer.u32(if input.rarely(16) { input.u32() } else { count });
+    writer.u32(if input.rarely(16) { input.u32() } else { count });
+    for place in 0..count {
+        let (tag, id) = match (place, input.byte()) {
+            (_, 0xf0..) => (input.u32(), input.u32()),
+            (0, _) => (1, 0),
+            (1, _) => (4, 0),
+            (2, _) => (0x20, 0),
+            (3, _) => (0x10, 0),
+            (_, choice) => (if choice & 1 == 0 { 2 } else { 8 }, u32::from(choice >> 1)),
+        };
+        writer.u32(tag | tag_bits);
+        writer.u32(id);
+        writer.u32(if input.rarely(32) { input.u32() } else { input.below(8) as u32 });
     }
 }
 

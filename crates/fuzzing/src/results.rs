@@ -81,6 +81,44 @@ pub(crate) fn nfs(procedure: u32, reader: &mut Reader<'_>) -> Option<Vec<u8>> {
     handle
 }
 
+/// The results of an NFSACL procedure.
+pub(crate) fn acl(procedure: u32, reader: &mut Reader<'_>) {
+    if procedure != 0 {
+        let status = word(reader);
+        assert!(matches!(status, 0..=71 | 10_001..=10_007), "status {status}");
+        post_attributes(reader);
+        if status == 0 && procedure == 1 {
+            let mask = word(reader);
+            assert!(mask < 0x10, "what is asked for");
+            acl_list(reader, (0, mask & 1 != 0));
+            acl_list(reader, (0x1000, mask & 4 != 0));
+        }
+    }
+    end(reader);
+}
+
+/// A list: whole, with a mask, in order; or only how long it is.
+fn acl_list(reader: &mut Reader<'_>, (tag_bits, is_wanted): (u32, bool)) {
+    let (count, present) = (word(reader), word(reader));
+    assert_eq!(present, if is_wanted { count } else { 0 }, "entries of {count}");
+    let mut tags = Vec::new();
+    for _ in 0..present {
+        let tag = word(reader);
+        assert_eq!(tag & 0x1000, tag_bits, "the list that the entry is of");
+        let (id, permissions) = (word(reader), word(reader));
+        assert!(permissions < 8, "permissions {permissions}");
+        tags.push((tag & !0x1000, id));
+    }
+    if present > 0 {
+        let bare: Vec<u32> = tags.iter().map(|(tag, _)| *tag).collect();
+        assert!(bare.is_sorted(), "in order: {bare:?}");
+        for tag in [1, 4, 0x10, 0x20] {
+            assert_eq!(bare.iter().filter(|found| **found == tag).count(), 1, "{tag}: {bare:?}");
+        }
+        assert!(bare.iter().all(|tag| matches!(tag, 1 | 2 | 4 | 8 | 0x10 | 0x20)), "{bare:?}");
+    }
+}
+
 /// The results of an NLM procedure; messages have none.
 pub(crate) fn nlm(procedure: u32, reader: &mut Reader<'_>) {
     if matches!(procedure, 1..=4 | 20..=22) {

@@ -4,7 +4,7 @@
 //! Invariants: names ascend strictly; `size` is the length of the whole; names have 1 to
 //! [`XATTR_NAME_SIZE_MAX`] bytes, values at most [`XATTR_VALUE_SIZE_MAX`].
 //!
-//! Fails: [`parse`] names the field that is wrong; no bytes panic.
+//! Fails: [`parse`] and [`seek`] name the field that is wrong; no bytes panic.
 
 use crate::damage::Damage;
 use crate::versions::FORMAT_VERSION;
@@ -102,39 +102,117 @@ pub fn encode(attributes: &Xattrs) -> Vec<u8> {
 /// # Errors
 /// What is wrong with it.
 pub fn parse(bytes: &[u8]) -> Result<Xattrs, Damage> {
-    let wrong = |field| Damage::Field { structure: STRUCTURE, field };
-    let (header, mut rest) =
-        XattrListHeader::read_from_prefix(bytes).map_err(|_| wrong("header"))?;
-    if header.magic.get() != XATTR_MAGIC {
-        return Err(wrong("magic"));
-    }
-    Damage::unless_read(STRUCTURE, header.version.get())?;
-    Damage::unless_zero(STRUCTURE, &[header.reserved.as_bytes()])?;
-    if header.size.get() as usize != bytes.len() {
-        return Err(wrong("size"));
-    }
+    let mut reader = Reader::open(bytes, bytes.len() as u64)?;
     let mut attributes = Xattrs::new();
-    for _ in 0..header.count.get() {
-        let (attribute, after) =
-            XattrHeader::read_from_prefix(rest).map_err(|_| wrong("attribute"))?;
+    while let Next::Attribute(name, value) = reader.next()? {
+        attributes.insert(name.to_vec(), value.to_vec());
+    }
+    Ok(attributes)
+}
+
+/// What the first bytes of a list say of a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sought<'b> {
+    /// The value of the attribute.
+    Value(&'b [u8]),
+    /// No attribute has the name.
+    Missing,
+    /// More of the list has to be read.
+    Further,
+}
+
+/// Looks for an attribute in the first bytes of a list that has `size` bytes. Names ascend, so
+/// what lies behind the attribute is neither needed nor checked.
+///
+/// # Errors
+/// What is wrong with the bytes up to the attribute.
+pub fn seek<'b>(bytes: &'b [u8], size: u64, name: &[u8]) -> Result<Sought<'b>, Damage> {
+    let mut reader = Reader::open(bytes, size)?;
+    loop {
+        return Ok(match reader.next()? {
+            Next::Attribute(found, _) if found < name => continue,
+            Next::Attribute(found, value) if found == name => Sought::Value(value),
+            Next::Attribute(..) | Next::End => Sought::Missing,
+            Next::Cut => Sought::Further,
+        });
+    }
+}
+
+const fn wrong(field: &'static str) -> Damage {
+    Damage::Field { structure: STRUCTURE, field }
+}
+
+/// What comes next in a list.
+enum Next<'b> {
+    /// A name and its value.
+    Attribute(&'b [u8], &'b [u8]),
+    /// The list ended.
+    End,
+    /// The bytes end within an attribute, and the list does not.
+    Cut,
+}
+
+/// Reads a list from its first bytes on.
+struct Reader<'b> {
+    rest: &'b [u8],
+    /// Bytes of the list behind `rest`.
+    unseen_bytes: u64,
+    attributes_left: u32,
+    last_name: &'b [u8],
+}
+
+impl<'b> Reader<'b> {
+    fn open(bytes: &'b [u8], size: u64) -> Result<Self, Damage> {
+        let (header, rest) =
+            XattrListHeader::read_from_prefix(bytes).map_err(|_| wrong("header"))?;
+        if header.magic.get() != XATTR_MAGIC {
+            return Err(wrong("magic"));
+        }
+        Damage::unless_read(STRUCTURE, header.version.get())?;
+        Damage::unless_zero(STRUCTURE, &[header.reserved.as_bytes()])?;
+        let unseen_bytes = size.checked_sub(bytes.len() as u64).ok_or(wrong("size"))?;
+        if u64::from(header.size.get()) != size {
+            return Err(wrong("size"));
+        }
+        let attributes_left = header.count.get();
+        Ok(Self { rest, unseen_bytes, attributes_left, last_name: &[] })
+    }
+
+    fn next(&mut self) -> Result<Next<'b>, Damage> {
+        if self.attributes_left == 0 {
+            let is_end = self.rest.is_empty() && self.unseen_bytes == 0;
+            return if is_end { Ok(Next::End) } else { Err(wrong("count")) };
+        }
+        let Ok((header, rest)) = XattrHeader::read_from_prefix(self.rest) else {
+            return self.cut("attribute");
+        };
         let (name_size, value_size) =
-            (usize::from(attribute.name_size.get()), attribute.value_size.get() as usize);
-        Damage::unless_zero(STRUCTURE, &[attribute.reserved.as_bytes()])?;
+            (usize::from(header.name_size.get()), header.value_size.get() as usize);
+        Damage::unless_zero(STRUCTURE, &[header.reserved.as_bytes()])?;
         if name_size == 0 || name_size > XATTR_NAME_SIZE_MAX {
             return Err(wrong("name_size"));
         }
         if value_size > XATTR_VALUE_SIZE_MAX {
             return Err(wrong("value_size"));
         }
-        let (name, after) = after.split_at_checked(name_size).ok_or(wrong("name"))?;
-        let (value, after) = after.split_at_checked(value_size).ok_or(wrong("value"))?;
-        if attributes.last_key_value().is_some_and(|(last, _)| last.as_slice() >= name) {
+        let Some((name, rest)) = rest.split_at_checked(name_size) else {
+            return self.cut("name");
+        };
+        let Some((value, rest)) = rest.split_at_checked(value_size) else {
+            return self.cut("value");
+        };
+        if self.last_name >= name {
             return Err(wrong("order"));
         }
-        attributes.insert(name.to_vec(), value.to_vec());
-        rest = after;
+        (self.rest, self.last_name) = (rest, name);
+        self.attributes_left -= 1;
+        Ok(Next::Attribute(name, value))
     }
-    if rest.is_empty() { Ok(attributes) } else { Err(wrong("count")) }
+
+    /// The bytes end within `field`: damage, unless the list goes on behind them.
+    fn cut(&self, field: &'static str) -> Result<Next<'b>, Damage> {
+        if self.unseen_bytes > 0 { Ok(Next::Cut) } else { Err(wrong(field)) }
+    }
 }
 
 #[cfg(test)]
@@ -156,6 +234,30 @@ mod tests {
             assert_eq!(bytes.len(), encoded_size(&list));
             assert_eq!(parse(&bytes), Ok(list));
         }
+    }
+
+    #[test]
+    fn one_attribute_is_found_in_the_first_bytes() {
+        let list = sample();
+        let bytes = encode(&list);
+        let size = bytes.len() as u64;
+        let names: [&[u8]; 6] =
+            [b"a", b"trusted.b", b"trusted.c", b"user.a", b"user.empty", b"user.z"];
+        for name in names {
+            let expected = list.get(name).map_or(Sought::Missing, |value| Sought::Value(value));
+            assert_eq!(seek(&bytes, size, name), Ok(expected), "{name:?}");
+            // Fewer bytes say the same, or that more have to be read.
+            for length in size_of::<XattrListHeader>()..bytes.len() {
+                let found = seek(&bytes[..length], size, name).unwrap();
+                assert!(found == expected || found == Sought::Further, "{name:?} {length}");
+            }
+        }
+        // What lies behind it is not looked at.
+        let first = size_of::<XattrListHeader>() + size_of::<XattrHeader>() + "trusted.b".len();
+        let first = &bytes[..first + XATTR_VALUE_SIZE_MAX];
+        assert!(matches!(seek(first, size, b"trusted.b"), Ok(Sought::Value(_))));
+        assert_eq!(seek(first, size, b"user.a"), Ok(Sought::Further));
+        assert!(seek(first, first.len() as u64, b"trusted.b").is_err(), "its size is wrong");
     }
 
     #[test]

@@ -37,13 +37,12 @@ pub(crate) fn value<P: Pointer>(
     if view.is_directory_of_snapshots() || view.look(file.inode, has)? != Some(true) {
         return Err(FsError::NoAttribute.into());
     }
-    let list = view.xattrs(file.inode)?;
-    let bytes = stored(file.inode, &list, kind.name())?;
+    let bytes = stored(file.inode, view.xattr(file.inode, kind.name())?)?;
     let list = match kind {
         AclKind::Access => {
-            GroupClass::of_stored(bytes).map(|class| Acl::of_access(file.mode, &class))
+            GroupClass::of_stored(&bytes).map(|class| Acl::of_access(file.mode, &class))
         }
-        AclKind::Default => Acl::of_default(bytes),
+        AclKind::Default => Acl::of_default(&bytes),
     };
     Ok(list.map_err(damaged(file.inode))?.value())
 }
@@ -149,7 +148,7 @@ pub(crate) fn default_of<P: Pointer>(
     if !directory.state.has_default_acl {
         return Ok(None);
     }
-    let list = load(files.transaction, directory.inode)?;
-    let bytes = stored(directory.inode, &list, ACL_DEFAULT)?;
-    Acl::of_default(bytes).map(Some).map_err(damaged(directory.inode))
+    let found = holder::find(files.transaction, directory.inode, ACL_DEFAULT)?;
+    let bytes = stored(directory.inode, found)?;
+    Acl::of_default(&bytes).map(Some).map_err(damaged(directory.inode))
 }

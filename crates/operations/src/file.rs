@@ -10,6 +10,7 @@ use cowfs::directory::{Entry as NameEntry, Member};
 use cowfs::inode::InodeAttributes;
 use cowfs::pointer::Pointer;
 use cowfs::transaction::Transaction;
+use file_service::acl::ACL_ACCESS;
 use file_service::permission::is_up_to_list;
 use file_service::{Attributes, Caller, Entry, FileHandle, FsError};
 use units::{InodeNumber, SnapshotId};
@@ -117,19 +118,20 @@ impl<'t, 'a, P: Pointer> Files<'t, 'a, P> {
         self.with_list(file, caller)
     }
 
-    /// As [`Self::named`], with what decides what `caller` may do.
+    /// As [`Self::named`]; a directory with what decides what `caller` may do, who needs the right
+    /// to change it if he gives it another parent. Nothing is asked of another file's list.
     ///
     /// # Errors
     /// As [`Self::named`]; damage.
     pub(crate) fn named_for(&mut self, entry: NameEntry, caller: &Caller) -> Outcome<File> {
         let file = self.named(entry)?;
-        self.with_list(file, caller)
+        if file.is_directory() { self.with_list(file, caller) } else { Ok(file) }
     }
 
     fn with_list(&mut self, mut file: File, caller: &Caller) -> Outcome<File> {
         if is_up_to_list(caller, &file.attributes) {
-            let list = holder::load(self.transaction, file.inode)?;
-            file.attributes.acl = access_list(file.inode, &list)?;
+            let stored = holder::find(self.transaction, file.inode, ACL_ACCESS)?;
+            file.attributes.acl = access_list(file.inode, stored)?;
         }
         Ok(file)
     }

@@ -10,11 +10,12 @@ use crate::{OperationStop, Outcome};
 use cowfs::directory::Member;
 use cowfs::inode::InodeAttributes;
 use cowfs::pointer::Pointer;
+use cowfs::reader::Progress;
 use cowfs::transaction::Transaction;
 use file_service::rules::xattrs::CAPABILITY;
 use ondisk::damage::Damage;
 use ondisk::inode::KIND_ATTRIBUTES;
-use ondisk::xattr::{self, Xattrs};
+use ondisk::xattr::{self, Sought, Xattrs};
 use std::sync::Arc;
 use units::{BLOCK_SIZE, BLOCK_SIZE_U64, Block, BlockRef, Fbn, Generation, InodeNumber, Timestamp};
 
@@ -33,11 +34,11 @@ pub(crate) fn drop_capability<P: Pointer>(
     transaction: &mut Transaction<'_, P>,
     inode: InodeNumber,
 ) -> Outcome<bool> {
-    let had_one = remove(transaction, inode, CAPABILITY)?;
-    if !had_one {
+    if find(transaction, inode, CAPABILITY)?.is_none() {
         note_capability(transaction, inode, false);
+        return Ok(false);
     }
-    Ok(had_one)
+    remove(transaction, inode, CAPABILITY)
 }
 
 /// Notes in memory whether a file may have capabilities. That it has none is known of what is
@@ -102,16 +103,70 @@ pub(crate) fn load<P: Pointer>(
     transaction: &mut Transaction<'_, P>,
     inode: InodeNumber,
 ) -> Outcome<Xattrs> {
-    let Some(holder) = holder(transaction, inode)? else { return Ok(Xattrs::new()) };
-    let holder = holder.inode;
-    let state = transaction.attributes(holder)?;
-    let size = state.map_or(0, |state| state.size);
-    let count = block_count(holder, size)?;
-    let blocks = transaction.read_range(holder, Fbn(0), count)?;
-    decode(holder, size, &blocks)
+    let Some((holder, size)) = place(transaction, inode)? else { return Ok(Xattrs::new()) };
+    all((holder, size), |count| transaction.read_range(holder, Fbn(0), count))
 }
 
-pub(crate) fn block_count(holder: InodeNumber, size: u64) -> Outcome<u64> {
+/// One of a file's extended attributes in the active image.
+///
+/// # Errors
+/// What to wait for, or damage.
+pub(crate) fn find<P: Pointer>(
+    transaction: &mut Transaction<'_, P>,
+    inode: InodeNumber,
+    name: &[u8],
+) -> Outcome<Option<Vec<u8>>> {
+    let Some((holder, size)) = place(transaction, inode)? else { return Ok(None) };
+    one((holder, size), name, |count| transaction.read_range(holder, Fbn(0), count))
+}
+
+/// The holder of a file in the active image, and the bytes of its list.
+fn place<P: Pointer>(
+    transaction: &mut Transaction<'_, P>,
+    inode: InodeNumber,
+) -> Outcome<Option<(InodeNumber, u64)>> {
+    let Some(holder) = holder(transaction, inode)? else { return Ok(None) };
+    let state = transaction.attributes(holder.inode)?;
+    Ok(Some((holder.inode, state.map_or(0, |state| state.size))))
+}
+
+/// The list of a holder with `size` bytes, of which `read` gets the first blocks.
+///
+/// # Errors
+/// What to wait for, or damage.
+pub(crate) fn all(
+    (holder, size): (InodeNumber, u64),
+    read: impl FnOnce(u64) -> Progress<Vec<Option<BlockRef>>>,
+) -> Outcome<Xattrs> {
+    let bytes = joined(&read(block_count(holder, size)?)?, size);
+    xattr::parse(&bytes).map_err(|damage| OperationStop::Content { inode: holder, damage })
+}
+
+/// One attribute in the list of a holder with `size` bytes. No more blocks are read than have to
+/// be: whoever gives a file many attributes must not make each look at its access control list
+/// dear, which lies before those that users give.
+///
+/// # Errors
+/// What to wait for, or damage.
+pub(crate) fn one(
+    (holder, size): (InodeNumber, u64),
+    name: &[u8],
+    mut read: impl FnMut(u64) -> Progress<Vec<Option<BlockRef>>>,
+) -> Outcome<Option<Vec<u8>>> {
+    let count_max = block_count(holder, size)?;
+    let mut count = count_max.min(1);
+    loop {
+        let bytes = joined(&read(count)?, size);
+        let sought = xattr::seek(&bytes, size, name);
+        match sought.map_err(|damage| OperationStop::Content { inode: holder, damage })? {
+            Sought::Value(value) => return Ok(Some(value.to_vec())),
+            Sought::Missing => return Ok(None),
+            Sought::Further => count = (count * 2).min(count_max),
+        }
+    }
+}
+
+fn block_count(holder: InodeNumber, size: u64) -> Outcome<u64> {
     if size > XATTRS_BYTES_MAX {
         let damage = Damage::Field { structure: "extended attributes", field: "size" };
         return Err(OperationStop::Content { inode: holder, damage });
@@ -119,11 +174,8 @@ pub(crate) fn block_count(holder: InodeNumber, size: u64) -> Outcome<u64> {
     Ok(size.div_ceil(BLOCK_SIZE_U64))
 }
 
-pub(crate) fn decode(
-    holder: InodeNumber,
-    size: u64,
-    blocks: &[Option<BlockRef>],
-) -> Outcome<Xattrs> {
+/// The bytes of the first blocks of a file with `size` bytes.
+fn joined(blocks: &[Option<BlockRef>], size: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(blocks.len() * BLOCK_SIZE);
     for block in blocks {
         match block {
@@ -132,7 +184,7 @@ pub(crate) fn decode(
         }
     }
     bytes.truncate(size as usize);
-    xattr::parse(&bytes).map_err(|damage| OperationStop::Content { inode: holder, damage })
+    bytes
 }
 
 /// Replaces a file's extended attributes, which are not none, and says which inode holds them.
@@ -177,4 +229,42 @@ pub(crate) fn store<P: Pointer>(
     state.size = bytes.len() as u64;
     state.touch_content(now);
     Ok((holder, generation))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use file_service::acl::{ACL_ACCESS, ACL_DEFAULT};
+    use file_service::rules::xattrs::CAPABILITY;
+
+    #[test]
+    fn what_users_attach_makes_no_look_at_a_list_dear() {
+        let mut list = Xattrs::new();
+        for name in [ACL_ACCESS, ACL_DEFAULT] {
+            list.insert(name.to_vec(), vec![1; 100]);
+        }
+        for number in 0..60 {
+            list.insert(format!("user.{number:02}").into_bytes(), vec![2; 64 << 10]);
+        }
+        let bytes = xattr::encode(&list);
+        let holder = (InodeNumber(9), bytes.len() as u64);
+        let looked = |name: &[u8]| {
+            let mut most = 0;
+            let found = one(holder, name, |count| {
+                most = count;
+                let chunks = bytes.chunks(BLOCK_SIZE).take(count as usize);
+                Ok(chunks.map(|chunk| Some(Arc::new(Block::from_prefix(chunk)))).collect())
+            });
+            (found.unwrap(), most)
+        };
+        for name in [ACL_ACCESS, ACL_DEFAULT] {
+            assert_eq!(looked(name), (list.get(name).cloned(), 1), "blocks for a list");
+        }
+        let (found, most) = looked(CAPABILITY);
+        assert!(found.is_none() && most == 1, "{most} blocks to see that there is none");
+        let last = b"user.59";
+        assert_eq!(looked(last).0.as_ref(), list.get(last.as_slice()));
+        let blocks = bytes.len().div_ceil(BLOCK_SIZE) as u64;
+        assert_eq!(looked(b"user.60"), (None, blocks));
+    }
 }

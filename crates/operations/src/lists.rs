@@ -28,25 +28,24 @@ pub(crate) fn damaged(inode: InodeNumber) -> impl Fn(Damage) -> OperationStop {
     move |damage| OperationStop::Content { inode, damage }
 }
 
-/// A list that an inode says is there.
+/// A list that an inode says is there, as it was found.
 ///
 /// # Errors
-/// Damage if it is not.
-pub(crate) fn stored<'l>(inode: InodeNumber, list: &'l Xattrs, name: &[u8]) -> Outcome<&'l [u8]> {
+/// Damage if it was not.
+pub(crate) fn stored(inode: InodeNumber, found: Option<Vec<u8>>) -> Outcome<Vec<u8>> {
     let missing = Damage::Field { structure: "inode", field: "flags" };
-    let found = list.get(name).map(Vec::as_slice);
     found.ok_or(OperationStop::Content { inode, damage: missing })
 }
 
-/// The access list that an inode says is there.
+/// The access list that an inode says is there, as it was found.
 ///
 /// # Errors
 /// Damage.
-pub(crate) fn access_list(inode: InodeNumber, list: &Xattrs) -> Outcome<AccessList> {
+pub(crate) fn access_list(inode: InodeNumber, found: Option<Vec<u8>>) -> Outcome<AccessList> {
     if mutation::broken(Rule::AccessListIgnored) {
         return Ok(AccessList::None);
     }
-    let class = GroupClass::of_stored(stored(inode, list, ACL_ACCESS)?).map_err(damaged(inode))?;
+    let class = GroupClass::of_stored(&stored(inode, found)?).map_err(damaged(inode))?;
     Ok(Some(class).into())
 }
 

@@ -20,6 +20,7 @@ use cowfs::logical::{SnapshotView, read_record};
 use cowfs::pointer::Pointer;
 use cowfs::reader::{Progress, Stop, Wait};
 use cowfs::transaction::Transaction;
+use file_service::acl::ACL_ACCESS;
 use file_service::permission::is_up_to_list;
 use file_service::rules::attributes::atime_is_due;
 use file_service::{AccessList, Attributes, Caller, Entry, FileHandle, FileKind, FsError};
@@ -93,8 +94,8 @@ impl<'t, 'a, P: Pointer> View<'t, 'a, P> {
     pub fn file_for(&mut self, handle: FileHandle, caller: &Caller) -> Outcome<Attributes> {
         let mut attributes = self.file(handle)?;
         if is_up_to_list(caller, &attributes) {
-            let list = self.xattrs(handle.inode)?;
-            attributes.acl = access_list(handle.inode, &list)?;
+            let stored = self.xattr(handle.inode, ACL_ACCESS)?;
+            attributes.acl = access_list(handle.inode, stored)?;
         }
         Ok(attributes)
     }
@@ -104,17 +105,30 @@ impl<'t, 'a, P: Pointer> View<'t, 'a, P> {
     /// # Errors
     /// What to wait for, or damage.
     pub fn xattrs(&mut self, inode: InodeNumber) -> Outcome<Xattrs> {
+        let Some(holder) = self.holder(inode)? else { return Ok(Xattrs::new()) };
+        holder::all(holder, |count| self.blocks(holder.0, Fbn(0), count))
+    }
+
+    /// One of a file's extended attributes.
+    ///
+    /// # Errors
+    /// What to wait for, or damage.
+    pub fn xattr(&mut self, inode: InodeNumber, name: &[u8]) -> Outcome<Option<Vec<u8>>> {
+        let Some(holder) = self.holder(inode)? else { return Ok(None) };
+        holder::one(holder, name, |count| self.blocks(holder.0, Fbn(0), count))
+    }
+
+    /// The inode that holds a file's extended attributes, and how many bytes they are.
+    fn holder(&mut self, inode: InodeNumber) -> Outcome<Option<(InodeNumber, u64)>> {
         if self.image == SnapshotId::DIRECTORY {
-            return Ok(Xattrs::new());
+            return Ok(None);
         }
         let found = self.look(inode, |state, _| holder::holder_of(state))?.flatten();
-        let Some(found) = found else { return Ok(Xattrs::new()) };
+        let Some(found) = found else { return Ok(None) };
         let size =
             self.look(found, |state, _| (state.kind == KIND_ATTRIBUTES).then_some(state.size));
         let size = size?.flatten().ok_or(OperationStop::Dangling { inode: found })?;
-        let count = holder::block_count(found, size)?;
-        let blocks = self.blocks(found, Fbn(0), count)?;
-        holder::decode(found, size, &blocks)
+        Ok(Some((found, size)))
     }
 
     /// Whether it is the `.snapshot` directory, of which nothing is stored.

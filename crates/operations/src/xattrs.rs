@@ -25,8 +25,8 @@ impl Query for Scoped<calls::GetXattr> {
         if let Some(kind) = AclKind::of_name(&self.call.name) {
             return acls::value(&mut view, &attributes, kind);
         }
-        let mut list = view.xattrs(self.call.file.inode)?;
-        list.remove(&self.call.name).ok_or_else(|| FsError::NoAttribute.into())
+        let found = view.xattr(self.call.file.inode, &self.call.name)?;
+        found.ok_or_else(|| FsError::NoAttribute.into())
     }
 }
 

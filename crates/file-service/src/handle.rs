@@ -27,7 +27,6 @@ use platform::mutation::{self, Rule};
 use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher24;
 use std::fmt;
-use std::hash::Hasher;
 use units::{Generation, InodeNumber, SnapshotId, VolumeUuid};
 
 /// Names a file.
@@ -100,9 +99,7 @@ pub struct HandleKey(pub [u8; 16]);
 
 impl HandleKey {
     fn code(&self, encoded: &[u8; FileHandle::SIZE]) -> u64 {
-        let mut hasher = SipHasher24::new_with_key(&self.0);
-        hasher.write(encoded);
-        hasher.finish()
+        SipHasher24::new_with_key(&self.0).hash(encoded)
     }
 }
 

@@ -87,6 +87,13 @@ pub struct Export {
 
 /// Keeps the export rules. Asked for every call, on a network thread: it must answer from memory.
 pub trait ExportPolicy: Send + Sync {
+    /// A number that is another one once an answer to [`Self::handle_key`] or [`Self::rule`] may be
+    /// another one: while it is the same, a connection goes by the last answers. A policy that
+    /// keeps no such number is asked each time.
+    fn generation(&self) -> Option<u64> {
+        None
+    }
+
     /// The key that seals the handles of a volume; `None` if no such volume is known.
     fn handle_key(&self, volume: VolumeUuid) -> Option<HandleKey>;
 
@@ -116,6 +123,29 @@ pub trait ExportPolicy: Send + Sync {
 /// A handle as clients get it; `None` if its volume is not known any more.
 pub(crate) fn seal(policy: &dyn ExportPolicy, file: &FileHandle) -> Option<SealedBytes> {
     Some(file.seal(&policy.handle_key(file.volume)?))
+}
+
+/// Seals the handles of one answer, which are of one volume nearly always.
+pub(crate) struct Sealer<'p> {
+    policy: &'p dyn ExportPolicy,
+    last: Option<(VolumeUuid, HandleKey)>,
+}
+
+impl<'p> Sealer<'p> {
+    pub(crate) const fn new(policy: &'p dyn ExportPolicy) -> Self {
+        Self { policy, last: None }
+    }
+
+    /// As [`seal`].
+    pub(crate) fn seal(&mut self, file: &FileHandle) -> Option<SealedBytes> {
+        let known = self.last.filter(|(volume, _)| *volume == file.volume);
+        let (_, key) = match known {
+            Some(known) => known,
+            None => (file.volume, self.policy.handle_key(file.volume)?),
+        };
+        self.last = Some((file.volume, key));
+        Some(file.seal(&key))
+    }
 }
 
 /// The caller that a credential stands for under a rule.

@@ -14,13 +14,14 @@ use crate::refusals::Refusals;
 use crate::reply_cache::ReplyCache;
 use crate::wire::{self, SealedBytes};
 use file_service::{
-    Attributes, Caller, Done, FileHandle, FileService, FsError, Limits, SealedHandle, calls,
+    Attributes, Caller, Done, FileHandle, FileService, FsError, HandleKey, Limits, SealedHandle,
+    calls,
 };
 use onc_rpc::{Call, Credential, Payload, Reader, Record, ReplyError, Writer, XdrError};
 use platform::Clock;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use units::SnapshotId;
+use units::{SnapshotId, VolumeUuid};
 
 /// Capacity for most answers: a status, a handle, two sets of attributes before and after.
 pub(crate) const ANSWER_CAPACITY: usize = 320;
@@ -40,16 +41,20 @@ impl Context {
     /// The file that a client means.
     ///
     /// # Errors
-    /// `BadHandle` if the server has made no such handle; `Stale` if its volume is gone, `Offline`
-    /// while that is not known.
+    /// `BadHandle` if the server has made no such handle; as [`Self::key`].
     pub(crate) fn open(&self, sealed: SealedHandle) -> Result<FileHandle, FsError> {
-        let volume = sealed.volume();
-        let key =
-            self.policy.handle_key(volume).ok_or_else(|| match self.policy.is_away(volume) {
-                true => FsError::Offline,
-                false => FsError::Stale,
-            })?;
-        sealed.open(&key)
+        sealed.open(&self.key(sealed.volume())?)
+    }
+
+    /// What seals the handles of a volume.
+    ///
+    /// # Errors
+    /// `Stale` if the volume is gone, `Offline` while that is not known.
+    fn key(&self, volume: VolumeUuid) -> Result<HandleKey, FsError> {
+        self.policy.handle_key(volume).ok_or_else(|| match self.policy.is_away(volume) {
+            true => FsError::Offline,
+            false => FsError::Stale,
+        })
     }
 
     /// A file's handle as clients get it; `None` if its volume has just gone.
@@ -71,19 +76,30 @@ pub struct Session {
     /// The caller of the last call, which is the next call's more often than not: saves an
     /// allocation for its groups.
     last: Option<(Credential, ExportAccess, Caller)>,
+    /// What the policy said of the last call, which is about the next call's volume, too.
+    known: Option<Known>,
     _open: Option<Open>,
+}
+
+/// What the policy said of a volume, in one of its generations.
+#[derive(Clone, Copy)]
+struct Known {
+    generation: u64,
+    volume: VolumeUuid,
+    key: HandleKey,
+    access: ExportAccess,
 }
 
 impl Session {
     pub(crate) fn new(peer: SocketAddr, connections: &Arc<Connections>) -> Self {
         let client = peer.ip().to_canonical();
         let (number, open) = connections.open(client);
-        Self { peer, client, number, datagram: false, last: None, _open: Some(open) }
+        Self { peer, client, number, datagram: false, last: None, known: None, _open: Some(open) }
     }
 
     pub(crate) fn of_datagram(peer: SocketAddr, connections: &Connections) -> Self {
         let (client, number) = (peer.ip().to_canonical(), connections.number());
-        Self { peer, client, number, datagram: true, last: None, _open: None }
+        Self { peer, client, number, datagram: true, last: None, known: None, _open: None }
     }
 
     fn caller(&mut self, credential: &Credential, access: &ExportAccess) -> Caller {
@@ -142,19 +158,33 @@ impl Subject {
     /// Reads a handle and asks the policy about it.
     pub(crate) fn read(
         context: &Context,
-        session: &Session,
+        session: &mut Session,
         arguments: &mut Reader<'_>,
     ) -> Result<Self, Refusal> {
         let sealed = wire::read_handle(arguments)?;
-        let file = context.open(sealed)?;
-        let denied = |error: FsError| -> Refusal {
-            context.refusals.call(session.client, file.volume);
+        let denied = |session: &Session, error: FsError| -> Refusal {
+            context.refusals.call(session.client, sealed.volume());
             error.into()
         };
-        let rule = context.policy.rule(file.volume, session.client);
-        let access = rule.ok_or_else(|| denied(FsError::AccessDenied))?;
+        // Before the answers, so that they are of this generation or of a later one.
+        let generation = context.policy.generation();
+        let known = session.known.filter(|known| {
+            known.volume == sealed.volume() && Some(known.generation) == generation
+        });
+        let (file, access) = match known {
+            Some(known) => (sealed.open(&known.key)?, known.access),
+            None => {
+                let (volume, key) = (sealed.volume(), context.key(sealed.volume())?);
+                let file = sealed.open(&key)?;
+                let rule = context.policy.rule(volume, session.client);
+                let access = rule.ok_or_else(|| denied(session, FsError::AccessDenied))?;
+                let known = |generation| Known { generation, volume, key, access };
+                session.known = generation.map(known);
+                (file, access)
+            }
+        };
         if access.refuses_port(session.peer.port()) {
-            return Err(denied(FsError::NotPermitted));
+            return Err(denied(session, FsError::NotPermitted));
         }
         // A handle that was had before the rule changed, or of another client.
         if access.hide_snapshots && file.snapshot != SnapshotId::ACTIVE {

@@ -45,8 +45,24 @@ const LINE_NUMBERS: usize = 8;
 const ROW_SUM: usize = ROW_NUMBERS - 1;
 const LINE_SUM: usize = LINE_NUMBERS - 2;
 const LINE_BYTES: usize = LINE_NUMBERS - 1;
-const _: () = assert!(OPERATION_DURATION.bounds.len() < ROW_SUM);
-const _: () = assert!(VOLUME_OPERATION_DURATION.bounds.len() < LINE_SUM);
+const FINE: &[u64] = OPERATION_DURATION.bounds;
+const COARSE: &[u64] = VOLUME_OPERATION_DURATION.bounds;
+const _: () = assert!(FINE.len() < ROW_SUM && COARSE.len() < LINE_SUM);
+
+/// The coarse bucket of what is in a fine one: the coarse bounds are fine ones, too.
+const COARSE_BUCKETS: [usize; FINE.len() + 1] = {
+    let mut buckets = [0; FINE.len() + 1];
+    let (mut fine, mut coarse) = (0, 0);
+    while fine < buckets.len() {
+        buckets[fine] = coarse;
+        if fine < FINE.len() && coarse < COARSE.len() && FINE[fine] == COARSE[coarse] {
+            coarse += 1;
+        }
+        fine += 1;
+    }
+    assert!(coarse == COARSE.len());
+    buckets
+};
 
 /// One operation of one protocol in one shard.
 #[derive(Default)]
@@ -301,8 +317,10 @@ impl Operations {
         assert!(operation < self.operations.len() && protocol < self.protocols.len());
         let shard = shard_of_thread() & (self.shards - 1);
         let group = shard * self.protocols.len() + protocol;
+        // From the shortest on: most calls are short.
+        let bucket = FINE.iter().position(|bound| *bound >= nanoseconds).unwrap_or(FINE.len());
         if let Some(Row(row)) = self.rows.get(group * self.operations.len() + operation) {
-            count(row, OPERATION_DURATION.bounds, ROW_SUM, nanoseconds);
+            count(row, (bucket, ROW_SUM), nanoseconds);
         }
         let Some(key) = seen.volume else { return };
         let overflow = || self.has_overflown.load(Ordering::Relaxed).then(|| self.places.len() - 1);
@@ -313,7 +331,7 @@ impl Operations {
             zeroed(self.place_bytes() / size_of::<Line>())
         });
         if let Some(Line(line)) = lines.get(group * Class::ALL.len() + seen.class as usize) {
-            count(line, VOLUME_OPERATION_DURATION.bounds, LINE_SUM, nanoseconds);
+            count(line, (COARSE_BUCKETS[bucket], LINE_SUM), nanoseconds);
             if seen.bytes > 0 {
                 line[LINE_BYTES].fetch_add(seen.bytes, Ordering::Relaxed);
             }
@@ -331,7 +349,7 @@ impl Operations {
                     self.rows.get(group * self.operations.len() + operation)
                 });
                 let sums: [u64; ROW_NUMBERS] = sums(rows.map(|row| &row.0));
-                let value = histogram(&sums, OPERATION_DURATION.bounds, ROW_SUM);
+                let value = histogram(&sums, FINE, ROW_SUM);
                 durations.extend(series(&[("op", name), ("protocol", protocol_name)], value));
             }
         }
@@ -350,7 +368,7 @@ impl Operations {
                         lines.get(group * Class::ALL.len() + class as usize)
                     });
                     let sums: [u64; LINE_NUMBERS] = sums(lines.map(|line| &line.0));
-                    let value = histogram(&sums, VOLUME_OPERATION_DURATION.bounds, LINE_SUM);
+                    let value = histogram(&sums, COARSE, LINE_SUM);
                     let (name, protocol) = (class.name(), *protocol_name);
                     let labels = [("protocol", protocol), ("volume", volume)];
                     let labelled = |label, name| [[(label, name)].as_slice(), &labels].concat();
@@ -371,8 +389,7 @@ impl Operations {
     }
 }
 
-fn count(numbers: &[AtomicU64], bounds: &[u64], sum: usize, nanoseconds: u64) {
-    let bucket = bounds.partition_point(|bound| *bound < nanoseconds);
+fn count(numbers: &[AtomicU64], (bucket, sum): (usize, usize), nanoseconds: u64) {
     for (at, value) in [(bucket, 1), (sum, nanoseconds)] {
         if let Some(number) = numbers.get(at) {
             number.fetch_add(value, Ordering::Relaxed);

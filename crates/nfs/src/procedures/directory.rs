@@ -9,6 +9,7 @@
 //! Fails: `NFS3ERR_TOOSMALL` when not even one entry fits; `NFS3ERR_BAD_COOKIE` for a verifier
 //! that is not ours.
 
+use crate::export::Sealer;
 use crate::request::{Answer, Refusal, Request, Wanted};
 use crate::wire::{self, SealedBytes};
 use file_service::{DirectoryEntry, DirectoryPage, FileHandle, FsError, Limits, calls};
@@ -83,7 +84,7 @@ impl Room {
         writer: &mut Writer,
         (page, count): (&DirectoryPage, usize),
         with_attributes: bool,
-        seal: impl Fn(&FileHandle) -> Option<SealedBytes>,
+        mut seal: impl FnMut(&FileHandle) -> Option<SealedBytes>,
     ) {
         wire::post_attributes(writer, Some(&page.attributes));
         writer.u64(VERIFIER);
@@ -155,7 +156,8 @@ fn list(request: &mut Request<'_>, with_attributes: bool) -> Result<(), Refusal>
             };
             // All that it will take, and no more: this is what the client's account has paid.
             let mut writer = answer.begin(STATUS_SIZE + bytes);
-            Room::write(&mut writer, (&page, count), with_attributes, |file| context.seal(file));
+            let mut sealer = Sealer::new(&*context.policy);
+            Room::write(&mut writer, (&page, count), with_attributes, |file| sealer.seal(file));
             answer.send(writer, None);
         }
     };

@@ -11,6 +11,7 @@ use nfs::{Configuration, EveryClient, Export, ExportAccess, ExportPolicy, Server
 use onc_rpc::{AuthSys, CallHeader, Credential, Reader, Writer, record};
 use platform::linux::SystemClock;
 use platform::sync::Mutex;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -23,6 +24,13 @@ pub const MOUNT: u32 = 100_005;
 pub struct Policy(pub Mutex<Option<ExportAccess>>);
 
 impl ExportPolicy for Policy {
+    /// Another number for another rule.
+    fn generation(&self) -> Option<u64> {
+        let mut hasher = DefaultHasher::new();
+        format!("{:?}", self.0.lock()).hash(&mut hasher);
+        Some(hasher.finish())
+    }
+
     fn handle_key(&self, _: VolumeUuid) -> Option<HandleKey> {
         Some(EveryClient::KEY)
     }

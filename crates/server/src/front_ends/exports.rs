@@ -1,12 +1,14 @@
 //! The export rules of all volumes as the NFS server asks for them, on every call.
 //!
 //! Invariants: a volume that was never set, or has no rules, is seen by nobody; a rule that changed
-//! holds for the next call, for clients that have the volume mounted too.
+//! holds for the next call, for clients that have the volume mounted too: each change makes another
+//! generation, by which connections know that what they were answered may be true no longer.
 
 use admin_api::{Access, ExportRule, Squash, matching_rule};
 use file_service::HandleKey;
 use nfs::{Export, ExportAccess, ExportPolicy};
 use platform::sync::RwLock;
+use platform::sync::atomic::{AtomicU64, Ordering};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use units::{AggregateUuid, VolumeUuid};
@@ -29,9 +31,17 @@ struct Tables {
 #[derive(Default)]
 pub(crate) struct ExportTable {
     tables: RwLock<Tables>,
+    generation: AtomicU64,
 }
 
 impl ExportTable {
+    /// Changes the tables. Whoever sees the new generation and asks waits for the change.
+    fn change(&self, change: impl FnOnce(&mut Tables)) {
+        let mut tables = self.tables.write();
+        change(&mut tables);
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
     /// Sets all rules of a volume, known from now on as `name` and under no other name.
     pub(crate) fn set(
         &self,
@@ -39,29 +49,32 @@ impl ExportTable {
         (volume, key): (VolumeUuid, HandleKey),
         rules: &[ExportRule],
     ) {
-        let mut tables = self.tables.write();
-        if tables.names.get(name) != Some(&volume) {
-            tables.names.retain(|_, known| *known != volume);
-            tables.names.insert(name.to_owned(), volume);
-        }
-        tables.volumes.insert(volume, Exported { key, rules: rules.to_vec() });
+        self.change(|tables| {
+            if tables.names.get(name) != Some(&volume) {
+                tables.names.retain(|_, known| *known != volume);
+                tables.names.insert(name.to_owned(), volume);
+            }
+            tables.volumes.insert(volume, Exported { key, rules: rules.to_vec() });
+        });
     }
 
     /// Clients with handles of unknown volumes shall wait for an aggregate, or no longer.
     pub(crate) fn set_away(&self, aggregate: AggregateUuid, is_away: bool) {
-        let mut tables = self.tables.write();
-        match is_away {
-            true => tables.away.insert(aggregate),
-            false => tables.away.remove(&aggregate),
-        };
+        self.change(|tables| {
+            match is_away {
+                true => tables.away.insert(aggregate),
+                false => tables.away.remove(&aggregate),
+            };
+        });
     }
 
     /// Forgets a volume: its clients see nothing from now on.
     pub(crate) fn remove(&self, name: &str) {
-        let mut tables = self.tables.write();
-        if let Some(volume) = tables.names.remove(name) {
-            tables.volumes.remove(&volume);
-        }
+        self.change(|tables| {
+            if let Some(volume) = tables.names.remove(name) {
+                tables.volumes.remove(&volume);
+            }
+        });
     }
 
     /// The volumes that were set and not removed, with their names.
@@ -89,6 +102,10 @@ impl ExportTable {
 }
 
 impl ExportPolicy for ExportTable {
+    fn generation(&self) -> Option<u64> {
+        Some(self.generation.load(Ordering::Acquire))
+    }
+
     fn handle_key(&self, volume: VolumeUuid) -> Option<HandleKey> {
         self.tables.read().volumes.get(&volume).map(|exported| exported.key)
     }
@@ -155,6 +172,24 @@ mod tests {
         assert_eq!(of("10.0.0.1")[0].clients, ["10.0.0.1", "10.0.0.0/8"]);
         assert!(of("11.0.0.1").is_empty(), "who may not mount sees nothing");
         assert!(table.knows(client("10.7.7.7")) && !table.knows(client("11.0.0.1")));
+    }
+
+    #[test]
+    fn each_change_makes_another_generation() {
+        let table = ExportTable::default();
+        let mut last = table.generation();
+        let mut is_another = || {
+            let (before, now) = (last, table.generation());
+            last = now;
+            before != now
+        };
+        table.set("home", (VOLUME, KEY), &[]);
+        assert!(is_another(), "the rules are set");
+        table.set_away(AggregateUuid([1; 16]), true);
+        assert!(is_another(), "an aggregate goes");
+        table.remove("home");
+        assert!(is_another(), "the volume goes");
+        assert!(!is_another(), "nothing happened");
     }
 
     #[test]

@@ -168,12 +168,17 @@ struct VerifiedWrite {
 }
 
 impl VerifiedWrite {
-    /// When it is answered: a write that may stay in memory waits for nothing.
+    /// When it is answered.
     const fn durability(&self) -> Durability {
-        match self.operation.call.stability {
-            Stability::Unstable => Durability::Ordered,
-            Stability::DataSync | Stability::FileSync => Durability::Logged,
-        }
+        durability(self.operation.call.stability)
+    }
+}
+
+/// When a write is answered: one that may stay in memory waits for nothing.
+const fn durability(stability: Stability) -> Durability {
+    match stability {
+        Stability::Unstable => Durability::Ordered,
+        Stability::DataSync | Stability::FileSync => Durability::Logged,
     }
 }
 
@@ -237,6 +242,17 @@ impl OfRange for VerifiedWrite {
             })
         });
         Box::new(Mutate { host, mutation, now, durability, held, done })
+    }
+}
+
+/// Where the file ends is known in its volume only, so no append runs in a stripe.
+impl CarryOut for calls::Append {
+    fn carry_out(self, service: &Service, caller: &Caller, done: Done<WriteResult>) {
+        let (file, verifier, scope) = (self.file, service.0.verifier(), service.scope(caller));
+        let when = (scope.now, durability(self.stability));
+        let written: Done<Written> =
+            Box::new(move |outcome| done(outcome.map(|one| write_result(one, verifier))));
+        service.mutate(file, Scoped { scope, call: self }, when, written);
     }
 }
 

@@ -326,6 +326,18 @@ file_service! { $
         data: Bytes,
     } -> WriteResult;
 
+    /// Writes `data` where the file ends when the call's turn comes: no append writes over another.
+    changes once opened
+    Append append(file) {
+        /// The file.
+        file: FileHandle,
+        /// How durable the data must be before the answer.
+        stability: Stability,
+        /// The bytes. On the wire they follow the small part of the message.
+        #[serde(skip)]
+        data: Bytes,
+    } -> WriteResult;
+
     /// Makes all that was written to `file` durable; of a directory, all its changes.
     changes again opened
     Commit commit(file) {
@@ -565,7 +577,7 @@ mod tests {
         let named = |is: fn(&CallKind) -> bool| -> Vec<&str> {
             Request::KINDS.iter().filter(|kind| is(kind)).map(|kind| kind.name).collect()
         };
-        assert_eq!(Request::KINDS.len(), 27);
+        assert_eq!(Request::KINDS.len(), 28);
         let repeatable = named(|kind| kind.changes && kind.may_repeat);
         assert_eq!(repeatable, ["write", "commit", "sync", "allocate"]);
         assert_eq!(named(|kind| !kind.changes && !kind.may_repeat), ["hold"]);
@@ -573,7 +585,7 @@ mod tests {
         assert_eq!(named(|kind| kind.open_use == OpenUse::Closes), ["release"]);
         assert_eq!(
             named(|kind| kind.open_use == OpenUse::Opened),
-            ["set_attributes", "read", "write", "commit", "allocate", "seek"]
+            ["set_attributes", "read", "write", "append", "commit", "allocate", "seek"]
         );
     }
 }

@@ -109,6 +109,7 @@ impl Frame {
     pub fn of_request(caller: &Caller, mut request: Request) -> Self {
         let data = match &mut request {
             Request::Write(write) => FrameData::Bytes(std::mem::take(&mut write.data)),
+            Request::Append(append) => FrameData::Bytes(std::mem::take(&mut append.data)),
             _ => FrameData::Empty,
         };
         Self { body: encoded(&(caller, &request)), data }
@@ -154,6 +155,7 @@ pub fn decode_request(body: &[u8], data: Bytes) -> Result<(Caller, Request), Wir
     }
     match &mut request {
         Request::Write(write) => write.data = data,
+        Request::Append(append) => append.data = data,
         _ if !data.is_empty() => return Err(WireError::Data(data.len())),
         _ => {}
     }
@@ -213,6 +215,7 @@ fn most_given(request: &Request) -> usize {
     match request {
         Request::Read(read) => read.count as usize,
         Request::Write(write) => write.data.len(),
+        Request::Append(append) => append.data.len(),
         Request::ReadDirectory(list) => list.entries_max as usize,
         _ => usize::MAX,
     }

@@ -203,6 +203,8 @@ pub(crate) mod lock_kind {
 pub(crate) const LOCK_FLOCK: u32 = 1 << 0;
 /// Bit of [`ReleaseIn::release_flags`]: the open file may have a `flock`.
 pub(crate) const RELEASE_FLOCK: u32 = 1 << 1;
+/// Bit of [`WriteIn::write_flags`]: what the page cache writes back, at the offset that it has.
+pub(crate) const WRITE_CACHE: u32 = 1 << 0;
 /// Bit of [`WriteIn::write_flags`]: the writer may not keep setuid and setgid.
 pub(crate) const WRITE_KILL_PRIVILEGE: u32 = 1 << 2;
 /// Bit of [`SetXattrExtension::flags`]: who sets an access control list may not keep setgid.
@@ -213,6 +215,7 @@ pub(crate) const FOPEN_DIRECT_IO: u32 = 1 << 0;
 pub(crate) const FOPEN_PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 /// Bits of `open(2)` flags, the same on all Linux architectures that this runs on.
 pub(crate) const O_EXCL: u32 = 0o200;
+pub(crate) const O_APPEND: u32 = 0o2000;
 pub(crate) const O_DSYNC: u32 = 0o10000;
 /// `O_DIRECT` differs by architecture.
 pub(crate) const O_DIRECT: u32 = rustix::fs::OFlags::DIRECT.bits();

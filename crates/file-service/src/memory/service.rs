@@ -95,6 +95,12 @@ on_volume! {
         let verifier = super::WRITE_VERIFIER;
         Ok(WriteResult { count, stability: call.stability, verifier, change })
     };
+    Append: |call, volume, context| {
+        let size = volume.node(call.file)?.attributes.size;
+        let (count, change) = volume.write(context, call.file, size, &call.data)?;
+        let verifier = super::WRITE_VERIFIER;
+        Ok(WriteResult { count, stability: call.stability, verifier, change })
+    };
     Commit: |call, volume, _| {
         if call.known_losses.is_some_and(|known| known != LOSSES) {
             return Err(FsError::Io);

@@ -269,6 +269,7 @@ fn some_requests(directory: FileHandle, file: FileHandle) -> Vec<Request> {
         calls::GetXattr { file, name }.into(),
         calls::Seek { file, offset: 0, target }.into(),
         calls::Commit { file, known_losses: Some(3) }.into(),
+        calls::Append { file, stability: Stability::FileSync, data: Bytes::new() }.into(),
     ]
 }
 
@@ -277,7 +278,7 @@ proptest::proptest! {
     #[test]
     fn no_bytes_panic(
         bytes: Vec<u8>,
-        which in 0..9_usize,
+        which in 0..10_usize,
         changes in proptest::collection::vec((0..999_usize, 1..=u8::MAX), 1..4),
     ) {
         let _ = decode_request(&bytes, Bytes::new());
@@ -290,7 +291,7 @@ proptest::proptest! {
             let length = body.len();
             body[place % length] ^= change;
         }
-        let is_write = matches!(requests[which], Request::Write(_));
+        let is_write = matches!(requests[which], Request::Write(_) | Request::Append(_));
         let data = if is_write { Bytes::from(bytes) } else { Bytes::new() };
         if let Ok((caller, request)) = decode_request(&body, data)
             && request.kind().open_use != crate::OpenUse::Closes

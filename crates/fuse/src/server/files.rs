@@ -10,9 +10,9 @@
 
 use super::{Handled, Server, empty_done};
 use crate::abi::{
-    AllocateIn, CreateIn, FOPEN_DIRECT_IO, FOPEN_PARALLEL_DIRECT_WRITES, O_DIRECT, O_DSYNC, O_EXCL,
-    OpenIn, OpenOut, ROOT_NODE, ReadIn, ReleaseIn, SeekIn, SeekOut, WRITE_KILL_PRIVILEGE, WriteIn,
-    WriteOut,
+    AllocateIn, CreateIn, FOPEN_DIRECT_IO, FOPEN_PARALLEL_DIRECT_WRITES, O_APPEND, O_DIRECT,
+    O_DSYNC, O_EXCL, OpenIn, OpenOut, ROOT_NODE, ReadIn, ReleaseIn, SeekIn, SeekOut, WRITE_CACHE,
+    WRITE_KILL_PRIVILEGE, WriteIn, WriteOut,
 };
 use crate::convert;
 use crate::errno::Errno;
@@ -166,11 +166,16 @@ impl Server {
                 Err(error) => reply.error(error),
             }
         });
-        self.service.write(
-            &caller,
-            calls::Write { file, offset: arguments.offset, data, stability },
-            done,
-        );
+        // The kernel takes the size that it knows for the end, and somebody else may have written
+        // behind that: where the file ends is decided where all writers meet. The kernel asks for
+        // the size anew after each write, and for what it has of the file if that is another.
+        let appends = arguments.flags & O_APPEND != 0 && arguments.write_flags & WRITE_CACHE == 0;
+        if appends {
+            self.service.append(&caller, calls::Append { file, stability, data }, done);
+        } else {
+            let offset = arguments.offset;
+            self.service.write(&caller, calls::Write { file, offset, data, stability }, done);
+        }
         Ok(())
     }
 

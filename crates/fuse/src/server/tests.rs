@@ -177,6 +177,28 @@ fn data_goes_in_and_comes_out() {
     assert_eq!(kernel.ask(opcode::WRITE, file.node, &[short.as_bytes(), b"12345678"]), Err(22));
 }
 
+/// The kernel sent the end that it knew of, and what another had appended was written over.
+#[test]
+fn regression_an_append_goes_where_the_file_ends_by_now() {
+    let kernel = Kernel::new();
+    let (file, _) = kernel.create(b"a", abi::O_APPEND, 0o600).unwrap();
+    let write = |write_flags, offset, text: &[u8]| {
+        let size = text.len() as u32;
+        let flags = abi::O_APPEND;
+        let arguments = WriteIn { offset, size, flags, write_flags, ..WriteIn::default() };
+        let body = kernel.ask(opcode::WRITE, file.node, &[arguments.as_bytes(), text]).unwrap();
+        assert_eq!(WriteOut::read_from_bytes(&body).unwrap().size, size);
+    };
+    write(0, 0, b"one ");
+    write(0, 0, b"two ");
+    write(0, 4, b"three");
+    // What a page had that was mapped stays where it was.
+    write(abi::WRITE_CACHE, 0, b"ONE");
+    let arguments = ReadIn { size: 100, ..ReadIn::default() };
+    let body = kernel.ask(opcode::READ, file.node, &[arguments.as_bytes()]).unwrap();
+    assert_eq!(body, b"ONE two three");
+}
+
 #[test]
 fn the_kernel_says_which_writes_clear_setuid() {
     let kernel = Kernel::new();

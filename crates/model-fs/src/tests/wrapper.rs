@@ -172,7 +172,7 @@ macro_rules! as_they_are {
 }
 as_they_are! {
     Root Access ReadLink Commit SyncVolume RemoveDirectory Statistics GetXattr ListXattrs
-    RemoveXattr CreateUnnamed
+    RemoveXattr CreateUnnamed Append
 }
 
 fn falsify_set(wrapper: &Wrapper, set: &mut SetAttributes) {

@@ -4,6 +4,9 @@
 //! COMMIT logs them or a consistency point writes them (decision 10). One thing makes an unstable
 //! write stable: that it takes a program's capabilities away, which must not come back.
 //!
+//! An append is a write where the file ends when its turn comes, so that no other append is written
+//! over; its record is that of the write.
+//!
 //! Fails: `Stale`, `IsDirectory`, `Invalid`, `AccessDenied`, `FileTooLarge`, `NoSpace`.
 
 use crate::attributes::change;
@@ -123,5 +126,17 @@ impl Mutation for Scoped<calls::Write> {
         let names = (inode, found.state.generation);
         let record = self.record(files.environment, &plan, names, (size, counter), drops);
         Ok(Executed::storing(reply, record))
+    }
+}
+
+impl Mutation for Scoped<calls::Append> {
+    type Reply = Written;
+
+    fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<Executed<Written>> {
+        let calls::Append { file, stability, data } = &self.call;
+        let offset = files.open(*file)?.attributes.size;
+        let data = data.clone();
+        let call = calls::Write { file: *file, offset, stability: *stability, data };
+        Scoped { scope: self.scope.clone(), call }.execute(files)
     }
 }

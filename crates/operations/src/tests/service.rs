@@ -206,6 +206,17 @@ carried_out! {
             change: written.change,
         }))
     };
+    Append: |call, service, scope, done| {
+        let written = move |answer: Result<Written, FsError>| {
+            done(answer.map(|written| WriteResult {
+                count: written.count,
+                stability: written.stability,
+                verifier: VERIFIER,
+                change: written.change,
+            }));
+        };
+        service.mutate(&Scoped { scope, call }, Box::new(written));
+    };
     Commit: |call, service, _, done| {
         service.tick();
         let mut state = service.state.lock();

@@ -59,7 +59,7 @@ const fn number_of(name: &str) -> usize {
 const fn class_of(name: &str) -> Class {
     if is_same(name, "read") {
         Class::Read
-    } else if is_same(name, "write") {
+    } else if is_same(name, "write") || is_same(name, "append") {
         Class::Write
     } else {
         Class::Other

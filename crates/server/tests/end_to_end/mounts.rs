@@ -2,10 +2,10 @@
 //!
 //! Where nothing can be mounted the tests say so and pass.
 
-use crate::files::content;
+use crate::files::{connect, content};
 use crate::place::{Place, Server, text};
 use std::fs::{self, OpenOptions};
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -98,6 +98,45 @@ fn a_mount_follows_its_volume_to_a_new_name() {
         assert!(fs::read(mountpoint.file(name)).unwrap() == data, "{name} differs");
     }
     assert_eq!(place.json(&["mount"])["records"][0]["volume"], "work");
+}
+
+/// A kernel takes the size that it knows for the end of a file: on two mounts, and beside an NFS
+/// client, appends were written over what others had appended, and locks and pauses helped nothing.
+#[test]
+fn regression_appends_write_over_nothing_that_others_wrote() {
+    let Some((place, _server, mountpoint)) = mounted() else { return };
+    let second = place.path("second");
+    fs::create_dir(&second).unwrap();
+    let second = Mountpoint(second);
+    place.ok(&["mount", "home", second.text()]);
+    let (mut client, root) = connect(&place);
+    let open = |place: &Mountpoint| {
+        OpenOptions::new().create(true).append(true).open(place.file("log")).unwrap()
+    };
+    let mut logs = [open(&mountpoint), open(&second)];
+    let mut expected = Vec::new();
+    for number in 0..40_u64 {
+        let line = content(number, 700 + 13 * number as usize);
+        match number % 4 {
+            // NFS has no append: a client writes behind the size that it asked for.
+            3 => {
+                let file = client.lookup(&root, "log").unwrap();
+                client.write(&file, expected.len() as u64, &line, true).unwrap();
+            }
+            side => logs[side as usize % 2].write_all(&line).unwrap(),
+        }
+        expected.extend_from_slice(&line);
+    }
+    for log in logs {
+        log.sync_all().unwrap();
+    }
+    assert!(fs::read(mountpoint.file("log")).unwrap() == expected, "by the first mount");
+    assert!(fs::read(second.file("log")).unwrap() == expected, "by the second");
+    let file = client.lookup(&root, "log").unwrap();
+    assert!(client.read(&file).unwrap() == expected, "over NFS");
+    for mountpoint in [&mountpoint, &second] {
+        place.ok(&["unmount", mountpoint.text()]);
+    }
 }
 
 /// `cp`, `sync`, SIGKILL left files of 0 bytes: nothing but the next consistency point, ten seconds

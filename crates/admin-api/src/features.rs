@@ -108,4 +108,7 @@ pub struct UpgradeReport {
     pub known: Vec<KnownFeature>,
     /// What the aggregates use, in order of name.
     pub aggregates: Vec<AggregateFeatures>,
+    /// The disks that this build cannot read, since another one labelled them, and why.
+    #[serde(default)]
+    pub refused_disks: Vec<String>,
 }

@@ -91,6 +91,13 @@ pub(crate) fn listing(report: &UpgradeReport) -> Listing {
         ]);
     }
     let mut lines: Vec<String> = report.aggregates.iter().flat_map(lacking).collect();
+    lines.extend(report.refused_disks.iter().cloned());
+    if !report.refused_disks.is_empty() {
+        lines.push(
+            "these disks are served by the build that wrote them, and by no other".to_owned(),
+        );
+        return Listing { names, head, table, lines };
+    }
     lines.extend(
         [
             "upgrade: nothing has to be converted; a feature begins to be used when something needs it",
@@ -172,6 +179,11 @@ mod tests {
             aggregates: vec![aggregate(FeatureClass::Compatible)],
             ..UpgradeReport::default()
         };
+        let said = listing(&report).lines.join("\n");
+        assert!(said.contains("nothing has to be converted"), "{said}");
+        let refused_disks = vec!["disk d1 is of another build".to_owned()];
+        let said = listing(&UpgradeReport { refused_disks, ..report.clone() }).lines.join("\n");
+        assert!(said.contains("d1 is of") && !said.contains("nothing has"), "{said}");
         let row = rows(&report).pop().map(|row| (row.is_known, row.used_by));
         assert_eq!(row, Some((false, vec!["a1 (home, data)".to_owned()])));
         assert_eq!(

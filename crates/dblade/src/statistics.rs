@@ -7,6 +7,7 @@ use crate::host::{Host, refusal};
 use crate::service::{Addressed, AskWork, CarryOut, Service, Work};
 use cowfs::pointer::Pointer;
 use file_service::{Attributes, Caller, Done, FileSystemStatistics, FsError, calls};
+use ondisk::inode::INODES_PER_BLOCK;
 use std::sync::Arc;
 use units::{BLOCK_SIZE_U64, Timestamp};
 
@@ -65,12 +66,14 @@ fn statistics<P: Pointer>(host: &Host<P>) -> FileSystemStatistics {
     let free = served.available_blocks().min(total);
     let available = free.saturating_sub(free / NODES_SHARE + NODES_BLOCKS);
     let used_inodes = host.fronted.front().shared.used_inodes();
-    let total_files = (total * BLOCK_SIZE_U64 / 4096).min(u64::from(u32::MAX));
+    // As many as there are, and as the inodes would be that have room.
+    let free_files =
+        (available * INODES_PER_BLOCK as u64).min(u64::from(u32::MAX).saturating_sub(used_inodes));
     FileSystemStatistics {
         total_bytes: total * BLOCK_SIZE_U64,
         free_bytes: free * BLOCK_SIZE_U64,
         available_bytes: available * BLOCK_SIZE_U64,
-        total_files,
-        free_files: total_files.saturating_sub(used_inodes),
+        total_files: used_inodes + free_files,
+        free_files,
     }
 }

@@ -197,7 +197,9 @@ impl Management {
     /// # Errors
     /// If they fail. Nothing is lost then that was acknowledged: the next start replays the log.
     pub fn stop(&self) -> Result<(), AdminError> {
-        // What happened since the last look would be told by the next start only.
+        // What happened since the last look would be told by the next start only, and work that
+        // has ended by then would count as broken off.
+        self.jobs.look();
         self.events.look_without_file(&self.status, &self.jobs);
         let message = "cannot write the last consistency point";
         let stopped = self.node.waits.request(message, "", |done| self.node.engine.stop(done));

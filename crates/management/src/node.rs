@@ -71,6 +71,8 @@ pub(crate) struct LeftOut {
     pub identity: Option<DiskUuid>,
     /// Why.
     pub reason: String,
+    /// Another build labelled it, in a version that this one does not read.
+    pub is_of_another_build: bool,
 }
 
 /// See the module.

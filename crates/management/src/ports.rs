@@ -109,8 +109,7 @@ pub trait FrontEnds: Send + Sync {
         self.mounts().into_iter().filter(|mount| mount.missing.is_some()).collect()
     }
 
-    /// Why the record of mounts cannot be used, if it cannot: no mount is made again, and none
-    /// anew.
+    /// What is wrong with the record of mounts, and what follows of it, in sentences.
     fn mount_record_failure(&self) -> Option<String> {
         None
     }

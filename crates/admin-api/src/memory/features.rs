@@ -41,6 +41,7 @@ pub(super) fn of(aggregate: &AggregateInfo) -> AggregateFeatures {
 /// The features that this build has, and that the aggregates use.
 pub(super) fn report(aggregates: Vec<AggregateFeatures>) -> UpgradeReport {
     UpgradeReport {
+        refused_disks: Vec::new(),
         build: env!("CARGO_PKG_VERSION").to_owned(),
         format_version: 6,
         known: known(),

@@ -19,7 +19,7 @@ pub struct Options {
     /// Show these fields of the JSON only, in this order: name,size_bytes,protection.disk_failures
     #[arg(long, global = true, value_name = "FIELD,..", value_delimiter = ',')]
     pub fields: Vec<String>,
-    /// Of a list show what fits: 'used_bytes>10G', 'state!=online', 'name~web'; all of several
+    /// Of a list show what fits: 'size_bytes>10G', 'state!=online', 'name~web'; all of several
     #[arg(long = "where", global = true, value_name = "CONDITION")]
     pub conditions: Vec<Condition>,
     /// Sort a list by a field; -FIELD turns the order round

@@ -12,8 +12,8 @@ use crate::output::Output;
 use crate::table::{Column, Table};
 use crate::terminal::Terminal;
 use admin_api::{
-    AdminError, Administration, Code, DiskClear, DiskFail, DiskInfo, DiskReplace, DiskState,
-    JobKind, RaidKind, SpareAdd, SpareRemove,
+    AdminError, Administration, AggregateState, Code, DiskClear, DiskFail, DiskInfo, DiskReplace,
+    DiskState, JobKind, RaidKind, SpareAdd, SpareRemove,
 };
 use std::collections::BTreeSet;
 use units::ByteSize;
@@ -167,14 +167,16 @@ fn list(node: &dyn Administration) -> Result<Output, AdminError> {
             .line("disks are named under [node] disks; the server reads them when it starts"));
     }
     let unused = disks.iter().filter(|disk| disk.state == DiskState::Unused).count();
-    if unused > 0 {
+    let aggregates = node.aggregate_list()?;
+    // Whose aggregate is out of service mends that first.
+    if unused > 0 && aggregates.iter().all(|one| one.state != AggregateState::Offline) {
         let raid = match unused {
             0..3 => RaidKind::None,
             3..5 => RaidKind::Raid4,
             _ => RaidKind::Dp,
         };
         let taken: BTreeSet<String> =
-            node.aggregate_list()?.into_iter().map(|aggregate| aggregate.name).collect();
+            aggregates.into_iter().map(|aggregate| aggregate.name).collect();
         // One of these is free: there is one more of them than names that are taken.
         let mut names = (1..=taken.len() + 1).map(|number| format!("a{number}"));
         let free = names.find(|name| !taken.contains(name));
@@ -254,8 +256,8 @@ pub(super) fn resolve(disks: &[DiskInfo], typed: &str) -> Result<String, AdminEr
     let is_meant = |disk: &&DiskInfo| {
         let path = path_of(disk);
         let last = path.rsplit('/').next().unwrap_or_default();
-        let is_short = last == typed || last.strip_suffix(".img") == Some(typed);
-        disk.name == typed || path == typed || is_short
+        let is_last = last == typed || last.strip_suffix(".img") == Some(typed);
+        disk.name == typed || path == typed || is_last
     };
     let mut found: Vec<&DiskInfo> = Vec::new();
     for disk in disks.iter().filter(is_meant) {
@@ -265,9 +267,16 @@ pub(super) fn resolve(disks: &[DiskInfo], typed: &str) -> Result<String, AdminEr
         }
     }
     match found.as_slice() {
+        // Another disk may have had the short name once: it is not guessed that the path is meant.
+        [disk] if disk.name != typed && is_short_name(typed) && is_short_name(&disk.name) => {
+            let (name, path) = (&disk.name, path_of(disk));
+            Err(AdminError::new(Code::NotFound, "cannot find disk", typed)
+                .because(format!("no disk has this short name; the one at {path} is called {name}"))
+                .try_next(name.clone()))
+        }
         [disk] => Ok(disk.name.clone()),
         [] => Err(AdminError::new(Code::NotFound, "cannot find disk", typed)
-            .because("there is no disk of this name, and the configuration names none")
+            .because("no disk has this name now, nor this path")
             .try_next("stroop disk list")),
         several => {
             let titles: Vec<String> = several.iter().map(|disk| title(disk)).collect();
@@ -276,6 +285,14 @@ pub(super) fn resolve(disks: &[DiskInfo], typed: &str) -> Result<String, AdminEr
                 .try_next("the whole path"))
         }
     }
+}
+
+/// Whether it is the form of short names: `d7`.
+fn is_short_name(name: &str) -> bool {
+    let number = name.strip_prefix('d');
+    number.is_some_and(|digits| {
+        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+    })
 }
 
 /// The path of a disk, or its name if it is missing.
@@ -329,13 +346,14 @@ mod tests {
         for (typed, name) in [
             ("d7", "d7"),
             ("/disks/d1", "d7"),
-            ("d2", "d1"),
             ("d8", "d8"),
             ("d4", "/disks/d4"),
             ("/disks/d4", "/disks/d4"),
         ] {
             assert_eq!(meant(typed).as_deref(), Ok(name), "{typed}");
         }
+        let other = "no disk has this short name; the one at /disks/d2 is called d1";
+        assert_eq!(meant("d2"), Err(other.to_owned()), "it was another's once, perhaps");
         // The short name of one disk, and what another is called in the configuration.
         assert_eq!(meant("d1"), Err("d7 (/disks/d1)\nd1 (/disks/d2)".to_owned()));
         let text = table(&disks).render(true, None);

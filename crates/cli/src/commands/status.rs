@@ -5,8 +5,8 @@ use crate::output::Output;
 use crate::quantities::count;
 use crate::terminal::wrapped;
 use admin_api::{
-    Activity, AdminError, Administration, Code, DiskInfo, Health, HealthCheck, StatusReply,
-    duration,
+    Activity, AdminError, Administration, AggregateInfo, AggregateState, Code, DiskInfo, Health,
+    HealthCheck, StatusReply, duration,
 };
 use units::ByteSize;
 
@@ -42,8 +42,16 @@ pub(super) fn status(
     if status.aggregates.is_empty() {
         return Ok(output.next("stroop disk list"));
     }
-    if status.volumes == 0 {
-        return Ok(output.next("stroop volume create home --size 1G --export 127.0.0.1:rw"));
+    // The volumes of an aggregate that is out of service are there, and keep their names.
+    let is_online = |one: &AggregateInfo| one.state != AggregateState::Offline;
+    if status.volumes == 0 && status.aggregates.iter().all(is_online) {
+        let aggregate = match status.aggregates.as_slice() {
+            [] | [_] => String::new(),
+            [first, ..] => format!(" --aggr {}", units::shell_word(&first.name)),
+        };
+        return Ok(output.next(format!(
+            "stroop volume create home{aggregate} --size 1G --export 127.0.0.1:rw"
+        )));
     }
     Ok(output)
 }

@@ -85,10 +85,13 @@ pub(crate) fn upgrade_report(aggregates: &Aggregates) -> Result<UpgradeReport, A
     let names = aggregates.aggregate_list().into_iter().map(|aggregate| aggregate.name);
     let list: Result<Vec<_>, AdminError> =
         names.map(|name| features_of(aggregates, &name)).collect();
+    let refused = aggregates.node.left_out.lock();
+    let refused = refused.iter().filter(|disk| disk.is_of_another_build);
     Ok(UpgradeReport {
         build: env!("CARGO_PKG_VERSION").to_owned(),
         format_version: FORMAT_VERSION,
         known: FEATURES.iter().map(known).collect(),
         aggregates: list?,
+        refused_disks: refused.map(|disk| disk.reason.clone()).collect(),
     })
 }

@@ -18,6 +18,7 @@ use crate::patience::Patience;
 use crate::recovery::room::Recovery;
 use crate::refusals::refusal;
 use admin_api::{AdminError, Code, Time};
+use aggregate::AggregateError;
 use dblade::{EngineError, LostLog};
 use media::MediaError;
 use platform::Disk;
@@ -48,6 +49,15 @@ fn unopened(name: &str, error: &EngineError) -> Unopened {
                 "bring the journal back, and the aggregate is opened by itself; if it is lost, \
                  move away what is in its place, and see 'stroop status'",
             )
+            .into();
+    }
+    if matches!(error, EngineError::Aggregate(AggregateError::NoSuperblock { .. })) {
+        return refused
+            .because("so it is where 'stroop aggr create' was interrupted: nothing was ever in it")
+            .try_next(format!(
+                "if its creation was interrupted: stroop aggr delete {name} --force, which sets \
+                 its disks free; else see 'stroop check aggr {name}'"
+            ))
             .into();
     }
     let EngineError::JournalLost { committed, .. } = error else { return refused.into() };
@@ -99,7 +109,9 @@ impl Recovery {
     fn leave_out(&self, name: &str, identity: Option<DiskUuid>, error: &MediaError) {
         tracing::error!(disk = name, %error, "the disk is left out");
         let (name, reason) = (name.to_owned(), error.to_string());
-        self.node.left_out.lock().push(LeftOut { name, identity, reason });
+        let is_of_another_build = matches!(error, MediaError::AnotherBuild { .. });
+        let left_out = LeftOut { name, identity, reason, is_of_another_build };
+        self.node.left_out.lock().push(left_out);
     }
 
     fn open_candidate(&self, candidate: Candidate, doubtful: &Doubtful) {

@@ -17,20 +17,22 @@
 //! | `VOLUME_FULL` | hardly any room is left in a volume |
 //! | `VOLUME_OVERCOMMITTED` | a volume has room left, and its aggregate hardly any |
 //! | `VOLUME_DAMAGED` | files of a volume are quarantined, or their blocks stay in use; or all of it is read-only |
+//! | `MOUNTS_UNREADABLE` | the record of mounts, or a part of it, cannot be read |
 //! | `MOUNT_MISSING` | a mount on this machine is to be there, and is not |
 //! | `DELETIONS_UNREADABLE` | the list of deleted aggregates cannot be read, or not all of it |
 //! | `DISK_NAMES_UNREADABLE` | the short names of disks cannot be read |
 //! | `AUDIT_FAILED` | changes that administrators make are not recorded |
 //! | `FEATURE_LACKING` | a newer build wrote a volume, and this build lacks a feature of it |
 //!
+//! Checks of the node's own files and mounts are in [`super::node_health`].
+//!
 //! Invariants: pure functions of what status found, in order of object.
 
 use crate::node::{LeftOut, OfflineAggregate};
 use crate::pace::{copying, errors_of, more_may_fail, rebuilding};
-use crate::ports::AuditFailure;
 use admin_api::{
     Activity, AggregateInfo, AggregateState, DamagedFile, DiskInfo, DiskState, HealthCheck,
-    JournalCopyState, MountInfo, RaidKind, Severity, Time, VolumeInfo, VolumeState,
+    JournalCopyState, RaidKind, Severity, Time, VolumeInfo, VolumeState,
 };
 use aggregate::AggregateError;
 use dblade::{AggregateSummary, Outage, ServedVolume, VolumeNames};
@@ -98,13 +100,17 @@ pub(crate) fn check_outage(
 pub(crate) fn check_left_out(disk: &LeftOut) -> Option<HealthCheck> {
     disk.identity.is_none().then(|| HealthCheck {
         code: "DISK_UNREADABLE".to_owned(),
-        severity: Severity::Warning,
+        severity: if disk.is_of_another_build { Severity::Error } else { Severity::Warning },
         object: disk.name.clone(),
         now: Vec::new(),
         message: format!("left out when the server started: {}", disk.reason),
-        action: "once it can be read, start the server again; or name it no more under [node] \
-                 disks"
-            .to_owned(),
+        action: match disk.is_of_another_build {
+            true => "start the build again that wrote it: nothing of it was changed",
+            false => {
+                "once it can be read, start the server again; or name it no more under [node] disks"
+            }
+        }
+        .to_owned(),
     })
 }
 
@@ -193,10 +199,9 @@ pub(crate) fn check_aggregate(
     }
     if info.state == AggregateState::Degraded {
         let is_rebuild = |filling: &&FillingStatus| filling.way != FillingWay::Copy;
-        let action = match survivable(summary) {
-            _ if is_rebuilding(&info.disks) => nothing_unless_paused(summary, is_rebuild),
-            0 => "at once: stroop disk replace OLD NEW; one more lost disk loses data".to_owned(),
-            _ => "stroop disk replace OLD NEW".to_owned(),
+        let action = match is_rebuilding(&info.disks) {
+            true => nothing_unless_paused(summary, is_rebuild),
+            false => replace_lost(info, summary),
         };
         let message = format!(
             "data is complete, but without {}; {}",
@@ -234,24 +239,58 @@ pub(crate) fn check_aggregate(
         let free = units::ByteSize(info.free_bytes);
         let action = format!(
             "delete snapshots, files or volumes (deleting works on a full aggregate); or stroop \
-             aggr add {} --disks DISK,...",
+             aggr add {} --disks DISK,... (a whole group, or with --group 0 one disk)",
             info.name
         );
         add("AGGR_FULL", Severity::Warning, format!("{free} are free"), &action);
     }
-    let damaged = summary.lost_blocks;
-    if damaged > 0 {
+    if let Some(message) = damage(summary) {
+        let find = format!(
+            "stroop check aggr {} names the files: restore them from a copy, and scrub again",
+            info.name
+        );
         let action = match info.raid {
-            RaidKind::None => "restore the files that are reported as damaged from a copy",
+            RaidKind::None => find,
             RaidKind::Raid4 | RaidKind::Dp | RaidKind::Tp => {
-                "restore the files that are reported as damaged from a copy, and look at the \
-                 disks: more of one stripe are wrong than parity makes good"
+                format!(
+                    "{find}; more of one stripe are wrong than parity makes good: see \
+                         'stroop disk list'"
+                )
             }
         };
-        let message = format!("{damaged} blocks could not be read or made good since the start");
-        add("DATA_DAMAGED", Severity::Error, message, action);
+        add("DATA_DAMAGED", Severity::Error, message, &action);
     }
     checks
+}
+
+/// What to do about a disk that is gone and for which none is being filled.
+fn replace_lost(info: &AggregateInfo, summary: &AggregateSummary) -> String {
+    let lost = info.disks.iter().find(|disk| is_lost(disk));
+    let name = lost.map_or_else(|| "OLD".to_owned(), |disk| units::shell_word(&disk.name));
+    if !summary.status.spares.is_empty() {
+        return format!(
+            "none, if a spare takes its place: of a disk that failed at once, of one that went \
+             after a minute, for it may come back; sooner with: stroop disk replace {name}"
+        );
+    }
+    match survivable(summary) {
+        0 => format!("at once: stroop disk replace {name} NEW; one more lost disk loses data"),
+        _ => format!("stroop disk replace {name} NEW"),
+    }
+}
+
+/// What is known to be lost: what was read since the start, and what the last scrub found, which
+/// outlives the start.
+fn damage(summary: &AggregateSummary) -> Option<String> {
+    let (read, scrubbed) = (summary.lost_blocks, summary.status.scrub.damaged);
+    let read =
+        (read > 0).then(|| format!("{read} blocks could not be read or made good since the start"));
+    let scrubbed = (scrubbed > 0)
+        .then(|| format!("the last scrub found {scrubbed} blocks that nothing makes good"));
+    match (read, scrubbed) {
+        (Some(read), Some(scrubbed)) => Some(format!("{read}; {scrubbed}")),
+        (read, scrubbed) => read.or(scrubbed),
+    }
 }
 
 /// What is to be done while disks are being filled: nothing, unless somebody paused it, or it got
@@ -331,14 +370,16 @@ fn lost(disks: &[DiskInfo]) -> String {
     disks.iter().filter(gone).map(words).collect::<Vec<_>>().join(", ")
 }
 
-/// The check of a volume.
-pub(crate) fn check_volume(info: &VolumeInfo) -> Option<HealthCheck> {
+/// The check of a volume; `free_bytes` are free in its aggregate.
+pub(crate) fn check_volume(info: &VolumeInfo, free_bytes: u64) -> Option<HealthCheck> {
     let takes_changes = info.damage.is_none() && info.lacking_feature.is_none();
     let is_low = takes_changes && is_full(info.available_bytes, info.size_bytes);
     let own_bytes = info.size_bytes.saturating_sub(info.used_bytes());
     let (name, aggregate) = (&info.name, &info.aggregate);
     let left = units::ByteSize(info.available_bytes);
-    let is_own = info.traditional || is_full(own_bytes, info.size_bytes);
+    // What operations under way were promised is not there for others, and is not the aggregate's
+    // fault.
+    let is_own = info.traditional || is_full(own_bytes, info.size_bytes) || own_bytes <= free_bytes;
     let enlarge = match info.traditional {
         true => format!("stroop aggr add {aggregate} --disks DISK,..."),
         false => format!("stroop volume resize {name} --size SIZE"),
@@ -375,61 +416,6 @@ pub(crate) fn check_volume(info: &VolumeInfo) -> Option<HealthCheck> {
     })
 }
 
-/// The check of a mount on this machine.
-pub(crate) fn check_mount(mount: &MountInfo) -> Option<HealthCheck> {
-    let MountInfo { volume, mountpoint, missing } = mount;
-    missing.as_ref().map(|cause| HealthCheck {
-        code: "MOUNT_MISSING".to_owned(),
-        severity: Severity::Warning,
-        object: mountpoint.clone(),
-        now: Vec::new(),
-        message: format!("volume '{volume}' is to be mounted here, and is not: {cause}"),
-        action: format!(
-            "stroop mount {volume} {mountpoint}; or stroop unmount {mountpoint}, which gives the \
-             directory back as it was before"
-        ),
-    })
-}
-
-/// The check of a record of mounts that cannot be used.
-pub(crate) fn check_mount_record(failure: &str) -> HealthCheck {
-    HealthCheck {
-        code: "MOUNTS_UNREADABLE".to_owned(),
-        severity: Severity::Warning,
-        object: "record of mounts".to_owned(),
-        now: Vec::new(),
-        message: format!("{failure}. No mount is made again, and none can be made or ended"),
-        action: "mend the file or move it away, and start the server again".to_owned(),
-    }
-}
-
-/// The check of short names that cannot be read.
-pub(crate) fn check_disk_names(failure: &str) -> HealthCheck {
-    HealthCheck {
-        code: "DISK_NAMES_UNREADABLE".to_owned(),
-        severity: Severity::Warning,
-        object: "short names of disks".to_owned(),
-        now: Vec::new(),
-        message: format!("{failure}. Disks are shown by their paths, and no disk gets a name"),
-        action: "mend the file 'disk-names' in the state directory, and start the server again; \
-                 if it is moved away, disks that are missing are named anew"
-            .to_owned(),
-    }
-}
-
-/// The check of a list of deleted aggregates that cannot be read whole.
-pub(crate) fn check_deletions(trouble: &str) -> HealthCheck {
-    HealthCheck {
-        code: "DELETIONS_UNREADABLE".to_owned(),
-        severity: Severity::Warning,
-        object: "list of deleted aggregates".to_owned(),
-        now: Vec::new(),
-        message: trouble.to_owned(),
-        action: "mend the file in the state directory or move it away, and start the server again"
-            .to_owned(),
-    }
-}
-
 /// The check of a volume whose name another volume had when it came into service.
 pub(crate) fn check_name(volume: &ServedVolume) -> Option<HealthCheck> {
     let VolumeNames { served, given } = volume.names();
@@ -448,23 +434,6 @@ pub(crate) fn check_name(volume: &ServedVolume) -> Option<HealthCheck> {
              volume rename {given} NAME"
         ),
     })
-}
-
-/// The check of the record of changes.
-pub(crate) fn check_audit(failure: &AuditFailure) -> HealthCheck {
-    let AuditFailure { path, cause, lost_records } = failure;
-    HealthCheck {
-        code: "AUDIT_FAILED".to_owned(),
-        severity: Severity::Warning,
-        object: path.clone(),
-        now: Vec::new(),
-        message: format!(
-            "changes of administrators are not recorded: {cause}; so many are in the server's log \
-             only: {lost_records}"
-        ),
-        action: "free space in the file's directory, or mend it; the next change tries again"
-            .to_owned(),
-    }
 }
 
 /// The check of a volume with files that are damaged beyond parity.
@@ -616,7 +585,7 @@ mod tests {
             [(VolumeState::Offline, "is not served"), (VolumeState::ReadOnly, "is read-only")]
         {
             info.state = state;
-            assert!(check_volume(&info).is_none(), "it takes no changes, full or not");
+            assert!(check_volume(&info, 0).is_none(), "it takes no changes, full or not");
             let check = check_damage(&info).unwrap();
             assert_eq!(check.code, "FEATURE_LACKING");
             assert!(check.message.contains(words) && check.message.contains("'later'"));
@@ -638,6 +607,22 @@ mod tests {
         degraded.disks[1].state = DiskState::Rebuilding;
         let action = &check_aggregate(&degraded, &summary, JOURNAL)[0].action;
         assert_eq!(action, "none needed");
+        let mut gone = sound.clone();
+        gone.disks[1].state = DiskState::Missing;
+        gone.state = AggregateState::Degraded;
+        let action = |summary: &_| check_aggregate(&gone, summary, JOURNAL)[0].action.clone();
+        let alone = action(&summary);
+        assert!(alone.starts_with("at once: stroop disk replace /disks/d2 NEW"), "{alone}");
+        let mut beside_spare = summary.clone();
+        beside_spare.status.spares.push(raid::SpareStatus {
+            name: "/disks/d9".to_owned(),
+            identity: DiskUuid([9; 16]),
+            regions: 9,
+            media: Profile::Hdd,
+        });
+        let spared = action(&beside_spare);
+        assert!(spared.starts_with("none, if a spare takes its place"), "{spared}");
+        assert!(spared.ends_with("stroop disk replace /disks/d2"), "{spared}");
         let mut paused = summary.clone();
         paused.status.fillings.push(FillingStatus {
             place: raid::DiskPlace { group: 0, member: 1 },
@@ -660,6 +645,12 @@ mod tests {
         let mut damaged = summary.clone();
         damaged.lost_blocks = 2;
         assert_eq!(codes(&sound, &damaged), ["DATA_DAMAGED"]);
+        // What a scrub found is known after a start, too.
+        let mut scrubbed = summary.clone();
+        scrubbed.status.scrub.damaged = 5;
+        let checks = check_aggregate(&sound, &scrubbed, JOURNAL);
+        assert!(checks[0].message.contains("the last scrub found 5"), "{}", checks[0].message);
+        assert!(checks[0].action.contains("stroop check aggr"), "{}", checks[0].action);
         let mut sick = sound.clone();
         sick.disks[2].sick = true;
         sick.disks[2].checksum_errors = 77;
@@ -761,9 +752,17 @@ mod tests {
 
     #[test]
     fn a_disk_is_reported_once() {
-        let mut disk =
-            LeftOut { name: "d1".to_owned(), identity: None, reason: "in use".to_owned() };
+        let mut disk = LeftOut {
+            name: "d1".to_owned(),
+            identity: None,
+            reason: "in use".to_owned(),
+            is_of_another_build: false,
+        };
         assert_eq!(check_left_out(&disk).unwrap().code, "DISK_UNREADABLE");
+        disk.is_of_another_build = true;
+        let check = check_left_out(&disk).unwrap();
+        assert_eq!(check.severity, Severity::Error);
+        assert!(check.action.contains("the build again that wrote it"), "{}", check.action);
         disk.identity = Some(DiskUuid([1; 16]));
         assert_eq!(check_left_out(&disk), None);
     }

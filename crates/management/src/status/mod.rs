@@ -2,6 +2,7 @@
 
 mod health;
 mod measures;
+mod node_health;
 mod report;
 mod room;
 

@@ -7,10 +7,13 @@ use crate::aggregates::naming::Naming;
 use crate::disks::shown::Told as _;
 use crate::node::OfflineAggregate;
 use crate::status::health::{
-    check_aggregate, check_audit, check_damage, check_deletions, check_disk_names, check_left_out,
-    check_mount, check_mount_record, check_name, check_offline, check_outage, check_volume,
+    check_aggregate, check_damage, check_left_out, check_name, check_offline, check_outage,
+    check_volume,
 };
 use crate::status::measures::Found;
+use crate::status::node_health::{
+    check_audit, check_deletions, check_disk_names, check_mount, check_mount_record,
+};
 use crate::status::room::Status;
 use crate::volumes::Volumes;
 use admin_api::{
@@ -139,7 +142,10 @@ impl Status {
             let of = |info| check_aggregate(info, summary, &journal);
             checks.extend(found.into_iter().flat_map(of));
         }
-        checks.extend(volumes.iter().filter_map(check_volume));
+        checks.extend(volumes.iter().filter_map(|volume| {
+            let its = aggregates.iter().find(|one| one.name == volume.aggregate);
+            check_volume(volume, its.map_or(0, |one| one.free_bytes))
+        }));
         checks.extend(volumes.iter().filter_map(check_damage));
         checks.extend(self.node.served().iter().filter_map(|volume| check_name(volume)));
         let record = self.node.front_ends.mount_record_failure();

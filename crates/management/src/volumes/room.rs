@@ -2,7 +2,7 @@
 
 use crate::aggregates::Aggregates;
 use crate::node::Node;
-use admin_api::{AdminError, VolumeFilter};
+use admin_api::{AdminError, AggregateInfo, AggregateState, VolumeFilter};
 use dblade::ServedVolume;
 use std::sync::Arc;
 use telemetry::Registry;
@@ -23,7 +23,18 @@ impl Volumes {
     pub(crate) fn find(&self, message: &str, name: &str) -> Result<Arc<ServedVolume>, AdminError> {
         let found =
             self.node.engine.volume_named(name).filter(|volume| self.node.is_in_service(volume));
-        found.ok_or_else(|| AdminError::missing(message, "volume", name))
+        found.ok_or_else(|| {
+            let missing = AdminError::missing(message, "volume", name);
+            let all = self.aggregates.aggregate_list().into_iter();
+            let is_away = |one: &AggregateInfo| one.state == AggregateState::Offline;
+            let away: Vec<String> = all.filter(is_away).map(|one| one.name).collect();
+            match away.is_empty() {
+                true => missing,
+                false => missing
+                    .because(format!("or its aggregate is out of service: {}", away.join(", ")))
+                    .try_next("stroop status"),
+            }
+        })
     }
 
     /// The volumes that a filter means. `message` begins the error.

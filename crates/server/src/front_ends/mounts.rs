@@ -506,9 +506,19 @@ impl Mounts {
         Ok(MountInfo { volume, mountpoint: place.clone(), missing: None })
     }
 
-    /// Why the record cannot be used, if it cannot.
+    /// What is wrong with the record, and what follows of it.
     pub(super) fn record_failure(&self) -> Option<String> {
-        self.held.lock().record_failure.as_deref().map(unreadable)
+        let held = self.held.lock();
+        if let Some(failure) = &held.record_failure {
+            let failure = unreadable(failure);
+            return Some(format!("{failure}. No mount is made again, and none made or ended"));
+        }
+        let (count, first) = (held.strange.len(), held.strange.first()?.escape_debug());
+        Some(format!(
+            "the record of mounts, '{RECORD_FILE}' in the state directory, has lines that cannot \
+             be read ({count}). They are left as they are, and no mount is made of them. The first \
+             is: {first}"
+        ))
     }
 
     /// The mounts that are missing, but for those whose turn has not come since the start.

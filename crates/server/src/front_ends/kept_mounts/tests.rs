@@ -380,6 +380,8 @@ fn regression_lines_that_nobody_understands_stay_in_the_record() {
     let strange = "stroop mounts 2\n0755 - home /elsewhere more=words and=more\n@ something else";
     fs::write(place.at("mounts"), format!("{strange}\n")).unwrap();
     let mounts = place.mounts();
+    let said = mounts.record_failure().unwrap();
+    assert!(said.contains("has lines that cannot be read (2)"), "{said}");
     mounts.mount(&place.request("home")).unwrap();
     mounts.unmount(&place.end()).unwrap();
     let text = fs::read_to_string(place.at("mounts")).unwrap();

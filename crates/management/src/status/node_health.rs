@@ -1,0 +1,79 @@
+//! The health checks of what the node keeps on its own machine: its mounts, and its files in the
+//! state directory. See [`super::health`] for the list of codes.
+//!
+//! Invariants: pure functions of what status found.
+
+use crate::ports::AuditFailure;
+use admin_api::{HealthCheck, MountInfo, Severity};
+
+/// The check of a mount on this machine.
+pub(crate) fn check_mount(mount: &MountInfo) -> Option<HealthCheck> {
+    let MountInfo { volume, mountpoint, missing } = mount;
+    missing.as_ref().map(|cause| HealthCheck {
+        code: "MOUNT_MISSING".to_owned(),
+        severity: Severity::Warning,
+        object: mountpoint.clone(),
+        now: Vec::new(),
+        message: format!("volume '{volume}' is to be mounted here, and is not: {cause}"),
+        action: format!(
+            "stroop mount {volume} {mountpoint}; or stroop unmount {mountpoint}, which gives the \
+             directory back as it was before"
+        ),
+    })
+}
+
+/// The check of a record of mounts that cannot be used.
+pub(crate) fn check_mount_record(trouble: &str) -> HealthCheck {
+    HealthCheck {
+        code: "MOUNTS_UNREADABLE".to_owned(),
+        severity: Severity::Warning,
+        object: "record of mounts".to_owned(),
+        now: Vec::new(),
+        message: trouble.to_owned(),
+        action: "mend the file or move it away, and start the server again".to_owned(),
+    }
+}
+
+/// The check of short names that cannot be read.
+pub(crate) fn check_disk_names(failure: &str) -> HealthCheck {
+    HealthCheck {
+        code: "DISK_NAMES_UNREADABLE".to_owned(),
+        severity: Severity::Warning,
+        object: "short names of disks".to_owned(),
+        now: Vec::new(),
+        message: format!("{failure}. Disks are shown by their paths, and no disk gets a name"),
+        action: "mend the file 'disk-names' in the state directory, and start the server again; \
+                 if it is moved away, disks that are missing are named anew"
+            .to_owned(),
+    }
+}
+
+/// The check of a list of deleted aggregates that cannot be read whole.
+pub(crate) fn check_deletions(trouble: &str) -> HealthCheck {
+    HealthCheck {
+        code: "DELETIONS_UNREADABLE".to_owned(),
+        severity: Severity::Warning,
+        object: "list of deleted aggregates".to_owned(),
+        now: Vec::new(),
+        message: trouble.to_owned(),
+        action: "mend the file in the state directory or move it away, and start the server again"
+            .to_owned(),
+    }
+}
+
+/// The check of the record of changes.
+pub(crate) fn check_audit(failure: &AuditFailure) -> HealthCheck {
+    let AuditFailure { path, cause, lost_records } = failure;
+    HealthCheck {
+        code: "AUDIT_FAILED".to_owned(),
+        severity: Severity::Warning,
+        object: path.clone(),
+        now: Vec::new(),
+        message: format!(
+            "changes of administrators are not recorded: {cause}; so many are in the server's log \
+             only: {lost_records}"
+        ),
+        action: "free space in the file's directory, or mend it; the next change tries again"
+            .to_owned(),
+    }
+}

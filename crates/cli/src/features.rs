@@ -94,7 +94,8 @@ pub(crate) fn listing(report: &UpgradeReport) -> Listing {
     lines.extend(report.refused_disks.iter().cloned());
     if !report.refused_disks.is_empty() {
         lines.push(
-            "these disks are served by the build that wrote them, and by no other".to_owned(),
+            "start the build again that wrote these disks, or a later one that reads them"
+                .to_owned(),
         );
         return Listing { names, head, table, lines };
     }

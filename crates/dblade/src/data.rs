@@ -245,7 +245,7 @@ impl OfRange for VerifiedWrite {
     }
 }
 
-/// Where the file ends is known in its volume only, so no append runs in a stripe.
+/// Which stripe it falls into is known when it runs: so an append runs in none.
 impl CarryOut for calls::Append {
     fn carry_out(self, service: &Service, caller: &Caller, done: Done<WriteResult>) {
         let (file, verifier, scope) = (self.file, service.0.verifier(), service.scope(caller));

@@ -199,10 +199,12 @@ impl Management {
     pub fn stop(&self) -> Result<(), AdminError> {
         // What happened since the last look would be told by the next start only, and work that
         // has ended by then would count as broken off.
-        self.jobs.look();
+        self.jobs.look_before();
         self.events.look_without_file(&self.status, &self.jobs);
         let message = "cannot write the last consistency point";
         let stopped = self.node.waits.request(message, "", |done| self.node.engine.stop(done));
+        // A directory that hangs holds up no consistency point.
+        self.jobs.keeper.store();
         self.events.note_stop(stopped.as_ref().err());
         stopped
     }

@@ -85,11 +85,13 @@ pub struct Export {
     pub clients: Vec<String>,
 }
 
-/// Keeps the export rules. Asked for every call, on a network thread: it must answer from memory.
+/// Keeps the export rules. Asked on network threads, for each call unless it says that nothing has
+/// changed: it must answer from memory.
 pub trait ExportPolicy: Send + Sync {
-    /// A number that is another one once an answer to [`Self::handle_key`] or [`Self::rule`] may be
-    /// another one: while it is the same, a connection goes by the last answers. A policy that
-    /// keeps no such number is asked each time.
+    /// A number that changes after an answer to [`Self::handle_key`] or [`Self::rule`] has, or
+    /// under the lock under which they are given: never before, for a connection goes by the
+    /// answers that it got for as long as the number is the same. A policy that keeps no such
+    /// number is asked each time.
     fn generation(&self) -> Option<u64> {
         None
     }

@@ -118,8 +118,8 @@ impl<'t, 'a, P: Pointer> Files<'t, 'a, P> {
         self.with_list(file, caller)
     }
 
-    /// As [`Self::named`]; a directory with what decides what `caller` may do, who needs the right
-    /// to change it if he gives it another parent. Nothing is asked of another file's list.
+    /// As [`Self::named`]; a directory with what decides what `caller` may do. For a directory
+    /// that gets another parent must be writable; lists of other files decide nothing here.
     ///
     /// # Errors
     /// As [`Self::named`]; damage.

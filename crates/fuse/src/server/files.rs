@@ -168,8 +168,11 @@ impl Server {
         });
         // The kernel takes the size that it knows for the end, and somebody else may have written
         // behind that: where the file ends is decided where all writers meet. The kernel asks for
-        // the size anew after each write, and for what it has of the file if that is another.
-        let appends = arguments.flags & O_APPEND != 0 && arguments.write_flags & WRITE_CACHE == 0;
+        // the size after each write, and drops what it has of the file if that is another; a shared
+        // mapping has the data at the kernel's place until then. One direct write may come as
+        // several at a time, whose order is that of their offsets.
+        let is_append = arguments.flags & (O_APPEND | O_DIRECT) == O_APPEND;
+        let appends = is_append && arguments.write_flags & WRITE_CACHE == 0;
         if appends {
             self.service.append(&caller, calls::Append { file, stability, data }, done);
         } else {

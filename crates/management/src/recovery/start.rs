@@ -53,10 +53,13 @@ fn unopened(name: &str, error: &EngineError) -> Unopened {
     }
     if matches!(error, EngineError::Aggregate(AggregateError::NoSuperblock { .. })) {
         return refused
-            .because("so it is where 'stroop aggr create' was interrupted: nothing was ever in it")
+            .because(
+                "a 'stroop aggr create' that was interrupted leaves this, and so do superblocks that \
+                 were damaged or erased",
+            )
             .try_next(format!(
-                "if its creation was interrupted: stroop aggr delete {name} --force, which sets \
-                 its disks free; else see 'stroop check aggr {name}'"
+                "stroop check aggr {name}; only if it was never created to the end: stroop aggr \
+                 delete {name} --force, which sets its disks free"
             ))
             .into();
     }

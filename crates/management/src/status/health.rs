@@ -105,7 +105,10 @@ pub(crate) fn check_left_out(disk: &LeftOut) -> Option<HealthCheck> {
         now: Vec::new(),
         message: format!("left out when the server started: {}", disk.reason),
         action: match disk.is_of_another_build {
-            true => "start the build again that wrote it: nothing of it was changed",
+            true => {
+                "start the build again that wrote it, or a later one that reads it: nothing \
+                     was changed"
+            }
             false => {
                 "once it can be read, start the server again; or name it no more under [node] disks"
             }
@@ -246,16 +249,15 @@ pub(crate) fn check_aggregate(
     }
     if let Some(message) = damage(summary) {
         let find = format!(
-            "stroop check aggr {} names the files: restore them from a copy, and scrub again",
+            "stroop check aggr {} names the files that lost data: restore them from a copy, and \
+             scrub again",
             info.name
         );
         let action = match info.raid {
             RaidKind::None => find,
             RaidKind::Raid4 | RaidKind::Dp | RaidKind::Tp => {
-                format!(
-                    "{find}; more of one stripe are wrong than parity makes good: see \
-                         'stroop disk list'"
-                )
+                let more = "more of one stripe are wrong than parity makes good";
+                format!("{find}; {more}: see 'stroop disk list'")
             }
         };
         add("DATA_DAMAGED", Severity::Error, message, &action);
@@ -267,26 +269,30 @@ pub(crate) fn check_aggregate(
 fn replace_lost(info: &AggregateInfo, summary: &AggregateSummary) -> String {
     let lost = info.disks.iter().find(|disk| is_lost(disk));
     let name = lost.map_or_else(|| "OLD".to_owned(), |disk| units::shell_word(&disk.name));
-    if !summary.status.spares.is_empty() {
+    let group = lost.and_then(|disk| summary.status.groups.get(disk.group? as usize));
+    let regions = group.map_or(0, |group| group.regions);
+    let is_urgent = survivable(summary) == 0;
+    if summary.status.spares.iter().any(|spare| spare.regions >= regions) {
+        let urgent = if is_urgent { "; one more lost disk loses data" } else { "" };
         return format!(
-            "none, if a spare takes its place: of a disk that failed at once, of one that went \
-             after a minute, for it may come back; sooner with: stroop disk replace {name}"
+            "none, if the spare takes its place: of a disk that failed at once, of one that went \
+             after a minute, for it may come back; sooner with: stroop disk replace {name}{urgent}"
         );
     }
-    match survivable(summary) {
-        0 => format!("at once: stroop disk replace {name} NEW; one more lost disk loses data"),
-        _ => format!("stroop disk replace {name} NEW"),
+    match is_urgent {
+        true => format!("at once: stroop disk replace {name} NEW; one more lost disk loses data"),
+        false => format!("stroop disk replace {name} NEW"),
     }
 }
 
-/// What is known to be lost: what was read since the start, and what the last scrub found, which
-/// outlives the start.
+/// What is known to be lost: what was read since the start, and what the scrub found that is under
+/// way or was the last, which outlives the start. Another scrub begins to count anew.
 fn damage(summary: &AggregateSummary) -> Option<String> {
     let (read, scrubbed) = (summary.lost_blocks, summary.status.scrub.damaged);
     let read =
         (read > 0).then(|| format!("{read} blocks could not be read or made good since the start"));
     let scrubbed = (scrubbed > 0)
-        .then(|| format!("the last scrub found {scrubbed} blocks that nothing makes good"));
+        .then(|| format!("the last scrub found {scrubbed} places that nothing makes good"));
     match (read, scrubbed) {
         (Some(read), Some(scrubbed)) => Some(format!("{read}; {scrubbed}")),
         (read, scrubbed) => read.or(scrubbed),
@@ -621,8 +627,8 @@ mod tests {
             media: Profile::Hdd,
         });
         let spared = action(&beside_spare);
-        assert!(spared.starts_with("none, if a spare takes its place"), "{spared}");
-        assert!(spared.ends_with("stroop disk replace /disks/d2"), "{spared}");
+        assert!(spared.starts_with("none, if the spare takes its place"), "{spared}");
+        assert!(spared.contains("stroop disk replace /disks/d2; one more"), "{spared}");
         let mut paused = summary.clone();
         paused.status.fillings.push(FillingStatus {
             place: raid::DiskPlace { group: 0, member: 1 },

@@ -130,6 +130,27 @@ fn names(state: &mut State, directory: FileHandle, entries_max: u32) -> Vec<Vec<
     }
 }
 
+/// Where it goes is decided when it runs, and the log says where that was.
+#[test]
+fn an_append_goes_where_the_file_ends() {
+    let mut state = State::new(BLOCKS);
+    let root = root(&mut state);
+    let file = create(&mut state, root, b"log").unwrap();
+    let append = |state: &mut State, text: &'static [u8], stability| {
+        let call = calls::Append { file, stability, data: Bytes::from_static(text) };
+        let scope = scope(state);
+        state.mutate(&Scoped { scope, call }).map(|written| written.count)
+    };
+    assert_eq!(append(&mut state, b"one ", Stability::FileSync), Ok(4));
+    write(&mut state, file, 4, b"two ".to_vec(), Stability::Unstable).unwrap();
+    assert_eq!(append(&mut state, b"three ", Stability::Unstable), Ok(6));
+    assert_eq!(append(&mut state, b"four", Stability::FileSync), Ok(4));
+    assert_eq!(read(&mut state, file, 0, 100), b"one two three four");
+    let most = state.environment.limits.file_bytes_max;
+    set_size(&mut state, file, most - 2).unwrap();
+    assert_eq!(append(&mut state, b"too much", Stability::FileSync), Err(FsError::FileTooLarge));
+}
+
 #[test]
 fn large_directories_grow_and_shrink_over_consistency_points() {
     let mut state = State::new(BLOCKS);

@@ -1,4 +1,4 @@
-//! The export rules of all volumes as the NFS server asks for them, on every call.
+//! The export rules of all volumes as the NFS server asks for them.
 //!
 //! Invariants: a volume that was never set, or has no rules, is seen by nobody; a rule that changed
 //! holds for the next call, for clients that have the volume mounted too: each change makes another

@@ -332,7 +332,8 @@ impl Mounts {
             .try_next("stroop mount"))
     }
 
-    /// Changes the record, here and on disk.
+    /// Changes the record, here and on disk. What is there as it shall be is not written again: a
+    /// full state directory costs no mount that is in the record.
     fn change_record(&self, change: impl FnOnce(&mut Record)) -> io::Result<()> {
         let file = self.file.lock();
         let (mut record, strange) = {
@@ -342,7 +343,11 @@ impl Mounts {
             }
             (held.record.clone(), held.strange.clone())
         };
+        let before = record.clone();
         change(&mut record);
+        if record == before {
+            return Ok(());
+        }
         file.store(&mount_record::to_text(&record, &strange))?;
         self.held.lock().record = record;
         Ok(())
@@ -510,8 +515,10 @@ impl Mounts {
     pub(super) fn record_failure(&self) -> Option<String> {
         let held = self.held.lock();
         if let Some(failure) = &held.record_failure {
-            let failure = unreadable(failure);
-            return Some(format!("{failure}. No mount is made again, and none made or ended"));
+            return Some(format!(
+                "the record of mounts cannot be read: {failure}. It is left as it is: no mount is \
+                 made again, and none can be made or ended"
+            ));
         }
         let (count, first) = (held.strange.len(), held.strange.first()?.escape_debug());
         Some(format!(

@@ -137,6 +137,26 @@ fn regression_mounts_are_made_again_and_sealed_meanwhile() {
     assert!(mounts.list().is_empty() && !mounts.are_to_be_brought_back());
 }
 
+/// A mount that was in the record was written there once more when it was made again; where that
+/// failed, the state directory being full, the mount stayed missing.
+#[test]
+fn regression_a_recorded_mount_is_made_again_though_the_record_cannot_be_written() {
+    let Some(place) = Place::with_fuse() else { return };
+    let mounts = place.mounts();
+    mounts.mount(&place.request("home")).unwrap();
+    mounts.stop_all();
+    drop(mounts);
+    let mounts = place.mounts();
+    // Nothing can take the place of a directory that is not empty.
+    fs::remove_file(place.at("mounts")).unwrap();
+    fs::create_dir_all(place.at("mounts/full")).unwrap();
+    mounts.bring_back();
+    assert_eq!(missing(&mounts), [None]);
+    assert!(mounts.unmount(&place.end()).is_err(), "that has to be written");
+    mounts.stop_all();
+    unseal(&place.mountpoint(), Before { mode: 0o755, is_immutable: false }).unwrap();
+}
+
 #[test]
 fn a_mount_that_cannot_be_made_again_says_why_and_comes_later() {
     let Some(mut place) = Place::with_fuse() else { return };

@@ -132,6 +132,18 @@ fn a_spare_takes_the_place_of_a_disk_that_failed() {
     assert_eq!(scene.look(), NOTHING);
 }
 
+/// A spare was faster than the next look: that the disk had failed was never told.
+#[test]
+fn regression_a_disk_that_failed_and_was_replaced_between_two_looks_is_told() {
+    let mut scene = Scene::new();
+    scene.status.spares.clear();
+    *scene.member(1) = MemberStatus { state: filling(), ..member(4) };
+    let told = scene.happened();
+    let codes: Vec<&str> = told.iter().map(|one| one.code.as_str()).collect();
+    assert_eq!(codes, ["DISK_FAILED", "DISK_REPLACED", "SPARE_TAKEN"]);
+    assert_eq!(told[0].cause, "aggregate a1 does without it; d4 took its place at once");
+}
+
 #[test]
 fn a_disk_in_use_is_copied_to_a_spare_and_replaced() {
     let mut scene = Scene::new();

@@ -174,7 +174,7 @@ impl VerifiedWrite {
     }
 }
 
-/// When a write is answered: one that may stay in memory waits for nothing.
+/// When a write is answered: a write that may stay in memory waits for nothing.
 const fn durability(stability: Stability) -> Durability {
     match stability {
         Stability::Unstable => Durability::Ordered,
@@ -245,7 +245,7 @@ impl OfRange for VerifiedWrite {
     }
 }
 
-/// Which stripe it falls into is known when it runs: so an append runs in none.
+/// The stripe that an append falls into is known when the append runs: it runs in none.
 impl CarryOut for calls::Append {
     fn carry_out(self, service: &Service, caller: &Caller, done: Done<WriteResult>) {
         let (file, verifier, scope) = (self.file, service.0.verifier(), service.scope(caller));

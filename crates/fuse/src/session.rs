@@ -42,8 +42,8 @@ const FEATURES: u64 = init::ASYNC_READ
     | init::INIT_EXT
     | init::DIRECT_IO_ALLOW_MMAP;
 
-/// What a kernel must offer: one that does not decide by lists would take the group's bits of the
-/// mode for the group's rights, and they are the mask. Linux offers it since 4.9.
+/// Features that a kernel must offer. A kernel that does not decide by access control lists would
+/// take the group's bits of the mode for the group's rights, and they are the mask.
 const REQUIRED: u64 = init::POSIX_ACL;
 
 /// What is asked for, too, where locks are shared with other front ends.

@@ -127,7 +127,8 @@ pub(crate) fn seal(policy: &dyn ExportPolicy, file: &FileHandle) -> Option<Seale
     Some(file.seal(&policy.handle_key(file.volume)?))
 }
 
-/// Seals the handles of one answer, which are of one volume nearly always.
+/// Seals the handles of one answer, nearly always with one look at the policy: they are of one
+/// volume.
 pub(crate) struct Sealer<'p> {
     policy: &'p dyn ExportPolicy,
     last: Option<(VolumeUuid, HandleKey)>,

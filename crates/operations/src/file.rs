@@ -118,8 +118,8 @@ impl<'t, 'a, P: Pointer> Files<'t, 'a, P> {
         self.with_list(file, caller)
     }
 
-    /// As [`Self::named`]; a directory with what decides what `caller` may do. For a directory
-    /// that gets another parent must be writable; lists of other files decide nothing here.
+    /// As [`Self::named`]; a directory with its access control list. Rename asks whether `caller`
+    /// may write a directory that gets another parent; the list of another file decides nothing.
     ///
     /// # Errors
     /// As [`Self::named`]; damage.

@@ -210,8 +210,8 @@ impl Look<'_> {
         let cause = format!("{name} has its place in group {group} of aggregate {owner}{filled}");
         let was_there = old.presence.is_there();
         let old = self.called(&old.identity, &old.disk);
-        // A copy has a place when it is whole. What is filled anew took the place of a disk that
-        // was lost, perhaps since the last look.
+        // A copy has a place when it is whole. A disk that is filled anew took the place of one
+        // that was lost, perhaps since the last look.
         if was_there && presence == Presence::Filling {
             let cause = format!("aggregate {owner} does without it; {name} took its place at once");
             self.tell(Happening::new(EventSeverity::Warning, "DISK_FAILED", old.clone(), cause));

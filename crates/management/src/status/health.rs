@@ -285,8 +285,8 @@ fn replace_lost(info: &AggregateInfo, summary: &AggregateSummary) -> String {
     }
 }
 
-/// What is known to be lost: what was read since the start, and what the scrub found that is under
-/// way or was the last, which outlives the start. Another scrub begins to count anew.
+/// The damage that is known: blocks that were read in vain since the start, and places that the
+/// present or last scrub found, whose count outlives the start. Another scrub counts anew.
 fn damage(summary: &AggregateSummary) -> Option<String> {
     let (read, scrubbed) = (summary.lost_blocks, summary.status.scrub.damaged);
     let read =

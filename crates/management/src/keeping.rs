@@ -4,11 +4,48 @@
 //! written: a state directory that hangs holds up whoever waits for the file, and no look. One text
 //! is written at a time, so that an older one never replaces a newer one.
 //!
-//! Fails: a file that cannot be written is tried again with the next look.
+//! Fails: a file that cannot be written is tried again with the next look, and is in [`Unwritten`]
+//! until it was written.
 
 use crate::ports::StateFile;
 use platform::sync::Mutex;
+use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
+
+/// Which files of the node could not be written the last time, and why.
+#[derive(Default)]
+pub(crate) struct Unwritten(Mutex<BTreeMap<&'static str, String>>);
+
+impl Unwritten {
+    /// Notes what came of writing the file of this title. The first failure is logged.
+    pub(crate) fn note(&self, title: &'static str, outcome: &io::Result<()>) {
+        let mut causes = self.0.lock();
+        let Err(error) = outcome else {
+            causes.remove(title);
+            return;
+        };
+        let cause = error.to_string();
+        if !causes.contains_key(title) {
+            tracing::error!(
+                cause,
+                "the {title} could not be written, and is tried again every second; make room in \
+                 the state directory"
+            );
+        }
+        causes.insert(title, cause);
+    }
+
+    /// Nothing of this file is to be written any more.
+    pub(crate) fn forget(&self, title: &str) {
+        self.0.lock().remove(title);
+    }
+
+    /// Titles and causes.
+    pub(crate) fn list(&self) -> Vec<(&'static str, String)> {
+        self.0.lock().iter().map(|(title, cause)| (*title, cause.clone())).collect()
+    }
+}
 
 /// What can be kept as a text.
 pub(crate) trait Print: Send {
@@ -26,23 +63,22 @@ pub(crate) struct Kept<T> {
     pub changes: u64,
     /// How many of them it says.
     stored: u64,
-    /// The file could not be written the last time; it is told once.
-    has_failed: bool,
 }
 
 /// See the module.
 pub(crate) struct Keeper<T> {
     pub kept: Mutex<Kept<T>>,
     file: Arc<dyn StateFile>,
+    unwritten: Arc<Unwritten>,
     /// Whose holder writes the file, unlike any other lock.
     writing: Mutex<()>,
 }
 
 impl<T: Print> Keeper<T> {
     /// Keeps a table that the file tells of.
-    pub(crate) fn new(table: T, file: Arc<dyn StateFile>) -> Self {
-        let kept = Kept { table, changes: 0, stored: 0, has_failed: false };
-        Self { kept: Mutex::new(kept), file, writing: Mutex::default() }
+    pub(crate) fn new(table: T, file: Arc<dyn StateFile>, unwritten: Arc<Unwritten>) -> Self {
+        let kept = Kept { table, changes: 0, stored: 0 };
+        Self { kept: Mutex::new(kept), file, unwritten, writing: Mutex::default() }
     }
 
     /// Has the file say what the table does; whether it does then.
@@ -56,23 +92,11 @@ impl<T: Print> Keeper<T> {
             (kept.table.print(), kept.changes)
         };
         let outcome = self.file.store(&text);
-        let mut kept = self.kept.lock();
-        let has_failed = outcome.is_err();
-        if let Err(error) = outcome.as_ref().map_err(ToString::to_string)
-            && !kept.has_failed
-        {
-            tracing::error!(
-                error,
-                "the {} could not be written, and is tried again every second; make room in the \
-                 state directory",
-                T::TITLE
-            );
+        self.unwritten.note(T::TITLE, &outcome);
+        if outcome.is_ok() {
+            self.kept.lock().stored = changes;
         }
-        kept.has_failed = has_failed;
-        if !has_failed {
-            kept.stored = changes;
-        }
-        !has_failed
+        outcome.is_ok()
     }
 }
 
@@ -80,7 +104,6 @@ impl<T: Print> Keeper<T> {
 mod tests {
     use super::*;
     use crate::jobs::Table;
-    use std::io;
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::sync::{OnceLock, Weak};
 
@@ -112,14 +135,18 @@ mod tests {
     fn regression_the_table_is_not_locked_while_the_file_is_written() {
         let file = Arc::new(File::default());
         let table = Table::new(Vec::new(), 1);
-        let keeper = Arc::new(Keeper::new(table, Arc::clone(&file) as Arc<dyn StateFile>));
+        let unwritten = Arc::new(Unwritten::default());
+        let port = Arc::clone(&file) as Arc<dyn StateFile>;
+        let keeper = Arc::new(Keeper::new(table, port, Arc::clone(&unwritten)));
         file.keeper.set(Arc::downgrade(&keeper)).unwrap();
         assert!(keeper.store(), "there is nothing to store");
         keeper.kept.lock().changes = 1;
         assert!(!keeper.store());
+        assert_eq!(unwritten.list(), [("list of jobs", "it is full".to_owned())]);
         for stores in [2, 3] {
             assert!(keeper.store());
             assert_eq!(file.stores.load(Ordering::Relaxed), stores);
+            assert_eq!(unwritten.list(), []);
         }
     }
 }

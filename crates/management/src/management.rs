@@ -12,6 +12,7 @@ use crate::disks::names::DiskNames;
 use crate::disks::table::DiskTable;
 use crate::events::Events;
 use crate::jobs::Jobs;
+use crate::keeping::Unwritten;
 use crate::node::Node;
 use crate::ports::{DiskSource, FrontEnds, JournalPlaces, Process, StateFile};
 use crate::recovery::{Erasing, Recovery, Tries};
@@ -88,9 +89,11 @@ impl Management {
         let Parts { name, memory_bytes, clock, entropy, engine, .. } = parts;
         let (waits, watch, journals, process) =
             (parts.waits, parts.watch, parts.journals, parts.process);
-        let kept = (DeletedAggregates::of(parts.deleted_file), DiskNames::of(parts.name_file));
+        let unwritten = Arc::new(Unwritten::default());
+        let names = DiskNames::of(parts.name_file, Arc::clone(&unwritten));
+        let kept = (DeletedAggregates::of(parts.deleted_file), names);
         let disks = Arc::new(DiskTable::new(parts.disks, kept, watch, waits.clone()));
-        let node = Arc::new(Node::new(engine, clock, parts.front_ends, waits));
+        let node = Arc::new(Node::new(engine, clock, parts.front_ends, (waits, unwritten)));
         let registry = Arc::new(Registry::new());
         let aggregates = Arc::new(Aggregates::new(Arc::clone(&node), Arc::clone(&disks)));
         let disk_administration = DiskAdministration {

@@ -5,6 +5,7 @@
 //! [`Node::turn`], because each first looks and then acts. The turn is held while the engine works;
 //! nobody waits for it but other administrators, never a thread that serves files.
 
+use crate::keeping::Unwritten;
 use crate::ports::FrontEnds;
 use crate::waits::Waits;
 use admin_api::AdminError;
@@ -85,6 +86,8 @@ pub(crate) struct Node {
     pub offline: Mutex<Vec<OfflineAggregate>>,
     /// Disks that could not be used when the server started.
     pub left_out: Mutex<Vec<LeftOut>>,
+    /// Files that could not be written.
+    pub unwritten: Arc<Unwritten>,
     turns: Mutex<()>,
 }
 
@@ -94,7 +97,7 @@ impl Node {
         engine: Arc<Engine>,
         clock: Arc<dyn Clock>,
         front_ends: Arc<dyn FrontEnds>,
-        waits: Waits,
+        (waits, unwritten): (Waits, Arc<Unwritten>),
     ) -> Self {
         Self {
             engine,
@@ -103,6 +106,7 @@ impl Node {
             waits,
             offline: Mutex::default(),
             left_out: Mutex::default(),
+            unwritten,
             turns: Mutex::default(),
         }
     }

@@ -23,6 +23,7 @@
 //! If it is lost, disks that are missing then are named anew.
 
 use crate::fields::{parse_identity, print_identity};
+use crate::keeping::Unwritten;
 use crate::ports::StateFile;
 use platform::mutation::{self, Rule};
 use platform::sync::Mutex;
@@ -32,6 +33,8 @@ use units::DiskUuid;
 
 /// The first line.
 const TITLE: &str = "stroop-disk-names 1";
+/// What the file is.
+const FILE_TITLE: &str = "list of short names of disks";
 const FORGOTTEN: &str = "forgotten";
 /// Names that are kept. Disks that aggregates have keep theirs however many they are.
 const NAMES_MAX: usize = 4096;
@@ -60,13 +63,14 @@ pub(crate) struct DiskNames {
     given: Mutex<Given>,
     /// Why the file cannot be read: it is left as it is.
     failure: Option<String>,
-    /// Whose holder writes the file. True if it could not be written the last time.
-    writing: Mutex<bool>,
+    unwritten: Arc<Unwritten>,
+    /// Whose holder writes the file.
+    writing: Mutex<()>,
 }
 
 impl DiskNames {
     /// Those that a file tells of.
-    pub(crate) fn of(file: Arc<dyn StateFile>) -> Self {
+    pub(crate) fn of(file: Arc<dyn StateFile>, unwritten: Arc<Unwritten>) -> Self {
         let given = file.load().map_err(|error| error.to_string()).and_then(|text| parse(&text));
         let (given, failure) = match given {
             Ok(given) => (given, None),
@@ -76,7 +80,7 @@ impl DiskNames {
                 (Given::default(), Some(failure))
             }
         };
-        Self { file, given: Mutex::new(given), failure, writing: Mutex::default() }
+        Self { file, given: Mutex::new(given), failure, unwritten, writing: Mutex::default() }
     }
 
     /// Why the file cannot be read, if it cannot.
@@ -103,10 +107,15 @@ impl DiskNames {
     ) -> bool {
         let lacks =
             |given: &Given| disks.iter().any(|disk| !given.numbers.contains_key(&disk.identity));
-        if self.failure.is_some() || !lacks(&self.given.lock()) {
+        if self.failure.is_some() {
             return false;
         }
-        let mut has_failed = self.writing.lock();
+        if !lacks(&self.given.lock()) {
+            // The disk that was to get one may have left.
+            self.unwritten.forget(FILE_TITLE);
+            return false;
+        }
+        let _writing = self.writing.lock();
         let mut given = self.given.lock().clone();
         given.add(disks, &configured());
         given.limit(disks);
@@ -114,18 +123,11 @@ impl DiskNames {
             true => Ok(()),
             false => self.file.store(&print(&given)),
         };
-        match stored {
-            Ok(()) => *self.given.lock() = given,
-            // Every look tries again, and says it once.
-            Err(_) if *has_failed => return false,
-            Err(error) => {
-                tracing::error!(%error, "the names of disks could not be written");
-                *has_failed = true;
-                return false;
-            }
+        self.unwritten.note(FILE_TITLE, &stored);
+        if stored.is_ok() {
+            *self.given.lock() = given;
         }
-        *has_failed = false;
-        true
+        stored.is_ok()
     }
 }
 
@@ -271,7 +273,7 @@ pub(crate) mod tests {
     #[test]
     fn a_disk_keeps_its_name_over_restarts_and_whatever_its_path_is() {
         let file = Arc::new(File::default());
-        let start = || DiskNames::of(Arc::clone(&file) as Arc<dyn StateFile>);
+        let start = || DiskNames::of(Arc::clone(&file) as Arc<dyn StateFile>, Arc::default());
         start().give(&[disk(7, Some("/dev/sda")), disk(3, None)], Vec::new);
         let again = start();
         assert_eq!(names(&again, &[7, 3, 9]), ["d1", "d2", ""]);
@@ -281,7 +283,7 @@ pub(crate) mod tests {
 
     #[test]
     fn no_disk_gets_a_name_that_another_has_in_the_configuration() {
-        let given = DiskNames::of(Arc::new(File::default()));
+        let given = DiskNames::of(Arc::new(File::default()), Arc::default());
         let configured =
             ["/a/d1.img", "/a/d2.img", "/b/d3", "/a/d4.img"].map(str::to_owned).to_vec();
         // Those that are called so get the name, in any order.
@@ -293,7 +295,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_number_of_a_label_is_taken_unless_another_disk_has_it() {
-        let given = DiskNames::of(Arc::new(File::default()));
+        let given = DiskNames::of(Arc::new(File::default()), Arc::default());
         let labelled =
             |identity, number| KnownDisk { number: Some(number), ..disk(identity, None) };
         given.give(&[disk(1, None), labelled(2, 1), labelled(3, 7), labelled(4, 7)], Vec::new);
@@ -306,7 +308,7 @@ pub(crate) mod tests {
     #[test]
     fn a_name_is_seen_once_it_is_durable() {
         let file = Arc::new(File::default());
-        let given = DiskNames::of(Arc::clone(&file) as Arc<dyn StateFile>);
+        let given = DiskNames::of(Arc::clone(&file) as Arc<dyn StateFile>, Arc::default());
         file.is_full.store(true, Ordering::Relaxed);
         given.give(&[disk(1, None)], Vec::new);
         assert_eq!(names(&given, &[1]), [""]);
@@ -327,7 +329,7 @@ pub(crate) mod tests {
             format!("{TITLE}\nd1\n"),
         ] {
             let file = Arc::new(File { text: Mutex::new(text.clone()), ..File::default() });
-            let given = DiskNames::of(Arc::clone(&file) as Arc<dyn StateFile>);
+            let given = DiskNames::of(Arc::clone(&file) as Arc<dyn StateFile>, Arc::default());
             given.give(&[disk(2, None)], Vec::new);
             assert!(given.failure().is_some(), "{text}");
             assert_eq!(
@@ -340,7 +342,7 @@ pub(crate) mod tests {
     #[test]
     fn names_of_forgotten_disks_are_not_given_again() {
         let identity = |number: usize| DiskUuid((number as u128).to_be_bytes());
-        let given = DiskNames::of(Arc::new(File::default()));
+        let given = DiskNames::of(Arc::new(File::default()), Arc::default());
         let known = |number| KnownDisk { identity: identity(number), path: None, number: None };
         let all: Vec<KnownDisk> = (0..=NAMES_MAX).map(known).collect();
         given.give(&all[..NAMES_MAX], Vec::new);

@@ -427,7 +427,7 @@ mod tests {
         let waits = Waits::driving(Arc::new(Source(world.clone())));
         let watch = Watch::new(Arc::new(world.clone()), u64::MAX);
         let deleted = DeletedAggregates::of(Arc::new(File::default()));
-        let kept = (deleted, DiskNames::of(Arc::new(File::default())));
+        let kept = (deleted, DiskNames::of(Arc::new(File::default()), Arc::default()));
         DiskTable::new(Arc::new(Source(world.clone())), kept, watch, waits)
     }
 

@@ -67,7 +67,7 @@ impl Events {
             Err(error) => (Record::empty(next_min), Some(error.to_string())),
         };
         let listed_below = AtomicU64::new(record.ring.next());
-        let keeper = Keeper::new(record, file);
+        let keeper = Keeper::new(record, file, Arc::clone(&node.unwritten));
         let events =
             Self { node, recovery, keeper, listed_below, openings: AtomicUsize::default() };
         if let Some(cause) = damaged {

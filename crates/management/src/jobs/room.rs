@@ -37,7 +37,8 @@ impl Jobs {
     pub(crate) fn new(aggregates: Arc<Aggregates>, file: Arc<dyn StateFile>) -> Self {
         let start = aggregates.node.clock.wall();
         let table = restore(&*file, start);
-        let keeper = Keeper::new(table, file);
+        let unwritten = Arc::clone(&aggregates.node.unwritten);
+        let keeper = Keeper::new(table, file, unwritten);
         let scrubs = Scrubs { node: Arc::clone(&aggregates.node) };
         Self { aggregates, scrubs, keeper, start }
     }

@@ -21,6 +21,7 @@
 //! | `MOUNT_MISSING` | a mount on this machine is to be there, and is not |
 //! | `DELETIONS_UNREADABLE` | the list of deleted aggregates cannot be read, or not all of it |
 //! | `DISK_NAMES_UNREADABLE` | the short names of disks cannot be read |
+//! | `STATE_UNWRITTEN` | a list that the node keeps of its own cannot be written |
 //! | `AUDIT_FAILED` | changes that administrators make are not recorded |
 //! | `FEATURE_LACKING` | a newer build wrote a volume, and this build lacks a feature of it |
 //!

@@ -61,6 +61,22 @@ pub(crate) fn check_deletions(trouble: &str) -> HealthCheck {
     }
 }
 
+/// The check of a file that could not be written.
+pub(crate) fn check_unwritten(title: &str, cause: &str) -> HealthCheck {
+    HealthCheck {
+        code: "STATE_UNWRITTEN".to_owned(),
+        severity: Severity::Warning,
+        object: title.to_owned(),
+        now: Vec::new(),
+        message: format!(
+            "it cannot be written: {cause}. What has changed since is forgotten at a restart"
+        ),
+        action: "make room in the state directory, or mend it; the file is written as soon as it \
+                 can be"
+            .to_owned(),
+    }
+}
+
 /// The check of the record of changes.
 pub(crate) fn check_audit(failure: &AuditFailure) -> HealthCheck {
     let AuditFailure { path, cause, lost_records } = failure;

@@ -13,6 +13,7 @@ use crate::status::health::{
 use crate::status::measures::Found;
 use crate::status::node_health::{
     check_audit, check_deletions, check_disk_names, check_mount, check_mount_record,
+    check_unwritten,
 };
 use crate::status::room::Status;
 use crate::volumes::Volumes;
@@ -153,6 +154,8 @@ impl Status {
         checks.extend(self.disks.deleted.trouble().as_deref().map(check_deletions));
         checks.extend(self.process.audit_failure().as_ref().map(check_audit));
         checks.extend(self.disks.short_names.failure().map(check_disk_names));
+        let unwritten = self.node.unwritten.list();
+        checks.extend(unwritten.iter().map(|(title, cause)| check_unwritten(title, cause)));
         checks.tell(&Naming(&self.aggregates).shown());
         checks
     }

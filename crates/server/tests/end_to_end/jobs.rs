@@ -61,6 +61,25 @@ fn a_list_of_jobs_that_cannot_be_read_costs_the_history_only() {
     server.stop();
 }
 
+/// A list that cannot be written is told while that is so; then it has all that happened meanwhile.
+#[test]
+fn a_list_of_jobs_that_cannot_be_written_is_told() {
+    let (place, server) = Place::with_volume();
+    // The new list is written here before it takes the place of the old one.
+    std::fs::create_dir(place.path("state/jobs.new")).unwrap();
+    place.ok(&["scrub", "start", "a1", "--wait", "1m"]);
+    while place.check_codes() != ["STATE_UNWRITTEN"] {}
+    let told = place.json(&["status"])["checks"][0].clone();
+    assert_eq!(told["object"], "list of jobs", "{told}");
+    std::fs::remove_dir(place.path("state/jobs.new")).unwrap();
+    while !place.check_codes().is_empty() {}
+    let ended = job(&place, 1);
+    server.kill();
+    let server = place.serve();
+    assert_eq!(jobs(&place), [ended]);
+    server.stop();
+}
+
 /// Begins to replace a disk that works, and pauses the job before it is over: its number.
 fn pause_a_replacement(place: &Place) -> u64 {
     let (mut old, mut new) = ("d4", "d5");

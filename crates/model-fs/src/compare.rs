@@ -13,7 +13,7 @@ use crate::executor::{Executor, ExecutorState};
 use crate::image::{Difference, Image, ImageError};
 use crate::model::{Model, Subject};
 use crate::observation::{FileView, Observation};
-use crate::operation::{Fill, Operation, SnapshotAction};
+use crate::operation::{Operation, SnapshotAction};
 use file_service::{Caller, Durability, FileHandle, FsError, calls};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -266,12 +266,12 @@ pub fn compare_step<S: Subject>(
     if is_left_out {
         return Ok(found);
     }
-    let mut same = operation.clone();
-    if let (Operation::Write { fill, .. }, Observation::Wrote { count, .. }) = (&mut same, &found)
-        && tolerance.no_space
-    {
-        *fill = Fill { length: fill.length.min(*count), ..*fill };
-    }
+    let same = match &found {
+        Observation::Wrote { count, .. } if tolerance.no_space => {
+            operation.clone().writing_at_most(*count)
+        }
+        _ => operation.clone(),
+    };
     let expected = model.run(&same, drive);
     if tolerance.agrees(&expected, &found) {
         Ok(found)

@@ -14,7 +14,7 @@ use crate::operation::{Guard, Operation, SLOT_COUNT, Slot, xattr_name, xattr_val
 use file_service::calls;
 use file_service::{
     Attributes, Caller, CreateMode, Durability, Entry, FileHandle, FileKind, FileService, FsError,
-    Hold, NodeChange,
+    Hold, NodeChange, Stability, WriteResult,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -152,6 +152,14 @@ impl Executor {
         self.state.slots[index]
     }
 
+    /// The size of the regular file in `slot`, of a service that answers at once.
+    pub(crate) fn size_of_file(&self, slot: Slot) -> Option<u64> {
+        let call = calls::GetAttributes { file: self.handle(slot) };
+        let found = Answer::to(|done| self.service.attributes(&Caller::root(), call, done));
+        let attributes = found.take().ok()?.ok()?;
+        (attributes.kind == FileKind::Regular).then_some(attributes.size)
+    }
+
     /// Runs `operation`, calling `drive` until it is answered.
     pub fn run(&mut self, operation: &Operation, drive: &mut dyn FnMut()) -> Observation {
         let mut pending = self.start(operation);
@@ -191,6 +199,7 @@ impl Executor {
             Operation::ReadLink { .. }
             | Operation::Read { .. }
             | Operation::Write { .. }
+            | Operation::Append { .. }
             | Operation::Commit { .. }
             | Operation::Allocate { .. }
             | Operation::Seek { .. } => self.start_data(operation),
@@ -574,40 +583,17 @@ impl Executor {
             }
             Operation::Write { who, file, offset, fill, stability } => {
                 let (handle, caller) = (self.handle(*file), who.caller(self.durability));
-                let bytes = fill.bytes();
-                let (length, wanted) = (fill.length, *stability);
-                let answer = Answer::to(|done| {
-                    service.write(
-                        &caller,
-                        calls::Write {
-                            file: handle,
-                            offset: *offset,
-                            data: bytes,
-                            stability: wanted,
-                        },
-                        done,
-                    );
-                });
-                Pending::on(
-                    answer,
-                    Box::new(move |executor, result| {
-                        if result.count > length || (result.count == 0 && length > 0) {
-                            return broken(format!("wrote {} of {length} bytes", result.count));
-                        }
-                        if result.stability < wanted {
-                            return broken(format!("{:?}, not {wanted:?}", result.stability));
-                        }
-                        let size_before = Some(result.change.before.0);
-                        executor.seen(handle, &result.change.after).map_or_else(broken, |after| {
-                            Observation::Wrote {
-                                count: result.count,
-                                stability: result.stability,
-                                size_before,
-                                after,
-                            }
-                        })
-                    }),
-                )
+                let (offset, data, stability) = (*offset, fill.bytes(), *stability);
+                let call = calls::Write { file: handle, offset, stability, data };
+                let answer = Answer::to(|done| service.write(&caller, call, done));
+                Pending::on(answer, observe_written(handle, fill.length, stability))
+            }
+            Operation::Append { who, file, fill, stability } => {
+                let (handle, caller) = (self.handle(*file), who.caller(self.durability));
+                let (data, stability) = (fill.bytes(), *stability);
+                let call = calls::Append { file: handle, stability, data };
+                let answer = Answer::to(|done| service.append(&caller, call, done));
+                Pending::on(answer, observe_written(handle, fill.length, stability))
             }
             Operation::Commit { who, file } => {
                 let (handle, caller) = (self.handle(*file), who.caller(self.durability));
@@ -719,6 +705,26 @@ fn both(
 
 fn observe_change(handle: FileHandle) -> Observe<NodeChange> {
     Box::new(move |executor, change| executor.changed(handle, &change))
+}
+
+/// What was seen of a write of `length` bytes, or of an append.
+fn observe_written(file: FileHandle, length: u32, wanted: Stability) -> Observe<WriteResult> {
+    Box::new(move |executor, result| {
+        let WriteResult { count, stability, change, .. } = result;
+        if count > length || (count == 0 && length > 0) {
+            return broken(format!("wrote {count} of {length} bytes"));
+        }
+        if stability < wanted {
+            return broken(format!("{stability:?}, not {wanted:?}"));
+        }
+        let size_before = Some(change.before.0);
+        executor.seen(file, &change.after).map_or_else(broken, |after| Observation::Wrote {
+            count,
+            stability,
+            size_before,
+            after,
+        })
+    })
 }
 
 fn observe_made(directory: FileHandle, into: Slot) -> Observe<(Entry, NodeChange)> {

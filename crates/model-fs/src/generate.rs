@@ -321,17 +321,22 @@ fn length(numbers: &mut Numbers<'_>) -> u32 {
     }
 }
 
+fn bytes(numbers: &mut Numbers<'_>) -> (Fill, Stability) {
+    let fill = Fill { length: length(numbers), seed: numbers.below(200) as u16 };
+    let stability = match numbers.below(4) {
+        0 => Stability::FileSync,
+        1 => Stability::DataSync,
+        _ => Stability::Unstable,
+    };
+    (fill, stability)
+}
+
 fn data_operation(numbers: &mut Numbers<'_>, who: Who) -> Operation {
     let file = file_slot(numbers);
-    match numbers.below(20) {
+    match numbers.below(22) {
         0..=8 => {
-            let (offset, length) = (offset(numbers), length(numbers));
-            let fill = Fill { length, seed: numbers.below(200) as u16 };
-            let stability = match numbers.below(4) {
-                0 => Stability::FileSync,
-                1 => Stability::DataSync,
-                _ => Stability::Unstable,
-            };
+            let offset = offset(numbers);
+            let (fill, stability) = bytes(numbers);
             Operation::Write { who, file, offset, fill, stability }
         }
         9..=12 => {
@@ -357,7 +362,11 @@ fn data_operation(numbers: &mut Numbers<'_>, who: Who) -> Operation {
             let target = numbers.pick(&[SeekTarget::Data, SeekTarget::Hole]);
             Operation::Seek { file, offset: offset(numbers), target }
         }
-        _ => Operation::ReadLink { who, file },
+        19 => Operation::ReadLink { who, file },
+        _ => {
+            let (fill, stability) = bytes(numbers);
+            Operation::Append { who, file, fill, stability }
+        }
     }
 }
 

@@ -154,6 +154,8 @@ pub enum Operation {
     Read { who: Who, file: Slot, offset: u64, count: u32 },
     /// `write`
     Write { who: Who, file: Slot, offset: u64, fill: Fill, stability: Stability },
+    /// `append`
+    Append { who: Who, file: Slot, fill: Fill, stability: Stability },
     /// `commit`
     Commit { who: Who, file: Slot },
     /// `create`
@@ -229,6 +231,7 @@ impl Operation {
         match self {
             Self::SetAttributes { .. }
             | Self::Write { .. }
+            | Self::Append { .. }
             | Self::Create { .. }
             | Self::MakeNode { .. }
             | Self::CreateUnnamed { .. }
@@ -254,6 +257,15 @@ impl Operation {
             | Self::Hold { .. }
             | Self::Release { .. } => false,
         }
+    }
+
+    /// The same with `count` bytes to write at most: a service may write fewer than it is given.
+    #[must_use]
+    pub fn writing_at_most(mut self, count: u32) -> Self {
+        if let Self::Write { fill, .. } | Self::Append { fill, .. } = &mut self {
+            fill.length = fill.length.min(count);
+        }
+        self
     }
 }
 

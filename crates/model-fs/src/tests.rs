@@ -83,7 +83,7 @@ fn the_mix_reaches_every_operation_and_mostly_succeeds() {
         kinds.entry(kind).or_default()[usize::from(success)] += 1;
         done += usize::from(success);
     }
-    assert_eq!(kinds.len(), 26, "{kinds:?}");
+    assert_eq!(kinds.len(), 27, "{kinds:?}");
     for (kind, [refused, done]) in &kinds {
         let never_refused = ["Statistics", "Hold", "Release", "Attributes", "Access"];
         let may_be_rare = never_refused.contains(&kind.as_str()) || *refused > 10;

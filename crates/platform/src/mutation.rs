@@ -202,6 +202,8 @@ rules! {
         "a COMMIT of more than the log takes is answered before a consistency point"
     StableWriteHidesUnlogged "stable-write-hides-unlogged"
         "a stable write into a block makes COMMIT leave out what is not in the log of it"
+    AppendBeforeUnlogged "append-before-unlogged"
+        "an append goes where the file would end if what is not in the log of it were lost"
     XidAnswersAnother "xid-answers-another"
         "an xid that is used again gets another call's answer"
     RepeatedCallRunsBeside "repeated-call-runs-beside"

@@ -5,7 +5,10 @@
 //! answered as unstable may be lost besides, each block by itself, until a commit of the file or a
 //! consistency point; with such a write the file's growth by it, and its side effects on mode,
 //! times and capabilities, may be lost. Operations that were never answered may have happened or
-//! not, at any moment after they were asked for.
+//! not, at any moment after they were asked for; of an unstable write each block by itself.
+//!
+//! An append is a write where the file ended when its turn came, in memory: what was lost of the
+//! bytes before it is a hole, and no append moves up.
 //!
 //! How it is decided: the history is replayed on a copy of the model; from the last durable
 //! operation on, the tree after each operation is compared with what was found. What unstable
@@ -24,7 +27,7 @@ use crate::compare::{Runner, Tolerance};
 use crate::image::{Difference, Image, ImageError};
 use crate::model::Model;
 use crate::observation::Observation;
-use crate::operation::{Fill, Operation};
+use crate::operation::Operation;
 use file_service::{FsError, Stability};
 use std::fmt;
 use volatile::Volatile;
@@ -179,7 +182,7 @@ impl Journal {
                 record.status = match operation {
                     Operation::Snapshot(_) => Status::Durable,
                     // It stands where it was asked for, which may be before what was logged first.
-                    Operation::Write { .. } => Status::Volatile,
+                    Operation::Write { .. } | Operation::Append { .. } => Status::Volatile,
                     _ => Status::Applied,
                 };
             }
@@ -342,19 +345,18 @@ impl Replay {
             self.volatile.settle();
             return true;
         };
-        let mut operation = operation.clone();
-        match (&mut operation, &record.observation) {
+        let operation = match &record.observation {
             // The server had no room, and did nothing.
-            (_, Some(Observation::Failed(FsError::NoSpace | FsError::TryLater))) => return true,
-            (Operation::Write { fill, .. }, Some(Observation::Wrote { count, .. })) => {
-                *fill = Fill { length: fill.length.min(*count), ..*fill };
-            }
-            _ => {}
-        }
+            Some(Observation::Failed(FsError::NoSpace | FsError::TryLater)) => return true,
+            Some(Observation::Wrote { count, .. }) => operation.clone().writing_at_most(*count),
+            _ => operation.clone(),
+        };
+        let operation = self.placed(operation);
         let is_in_flight = matches!(record.status, Status::InFlight { .. });
         let state = is_in_flight.then(|| self.model.executor.state());
-        let is_volatile = record.status == Status::Volatile
-            || (is_in_flight && matches!(operation, Operation::Write { .. }));
+        let is_unstable =
+            matches!(operation, Operation::Write { stability: Stability::Unstable, .. });
+        let is_volatile = record.status == Status::Volatile || (is_in_flight && is_unstable);
         let before = self.volatile.before(&self.model.executor, &operation, is_volatile);
         let observation = self.model.run(&operation, &mut || {});
         self.volatile.after(&self.model.executor, &operation, &observation, before);
@@ -375,12 +377,31 @@ impl Replay {
         }
         record.observation.as_ref().is_none_or(|seen| may_be(&observation, seen))
     }
+
+    /// An append as the write that it is: where the file ends when its turn comes, with all that is
+    /// in memory, whether that survives or not.
+    fn placed(&self, operation: Operation) -> Operation {
+        match operation {
+            Operation::Append { who, file, fill, stability } => {
+                match self.model.executor.size_of_file(file) {
+                    Some(offset) => Operation::Write { who, file, offset, fill, stability },
+                    None => operation, // refused
+                }
+            }
+            other => other,
+        }
+    }
 }
 
 /// Whether `seen` can have been the answer where the replay gives `replayed`. Numbers of files
-/// differ when an operation in flight comes in between, so only the outcome is compared.
+/// differ when an operation in flight comes in between, so only the outcome is compared, and where
+/// a file ended that was written to.
 fn may_be(replayed: &Observation, seen: &Observation) -> bool {
     match (replayed, seen) {
+        (
+            Observation::Wrote { size_before: replayed, .. },
+            Observation::Wrote { size_before: seen, .. },
+        ) => replayed == seen,
         (Observation::Failed(_), _) | (_, Observation::Failed(_)) => {
             Tolerance::WIDE.agrees(replayed, seen)
         }

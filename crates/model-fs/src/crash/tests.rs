@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::generate::{Mix, Numbers};
-use crate::operation::{Guard, Name, Slot, Who};
+use crate::operation::{Fill, Guard, Name, Slot, Who};
 use file_service::{CreateMode, Durability, SetAttributes};
 use proptest::prelude::*;
 
@@ -23,6 +23,17 @@ fn create(name: u8, into: Slot) -> Operation {
 fn write(file: Slot, block: u64, seed: u16, stability: Stability) -> Operation {
     let fill = Fill { length: 4096, seed };
     Operation::Write { who: Who::ROOT, file, offset: block * 4096, fill, stability }
+}
+
+/// Of 5,000 bytes: where it is whole blocks before it, it makes a whole one and a part of one.
+fn append(file: Slot, seed: u16, stability: Stability) -> Operation {
+    Operation::Append { who: Who::ROOT, file, fill: Fill { length: 5000, seed }, stability }
+}
+
+/// What [`append`] writes, at `offset`.
+fn appended(file: Slot, offset: u64, seed: u16, length: u32) -> Operation {
+    let (who, fill, stability) = (Who::ROOT, Fill { length, seed }, Stability::FileSync);
+    Operation::Write { who, file, offset, fill, stability }
 }
 
 fn commit(file: Slot) -> Operation {
@@ -182,19 +193,106 @@ fn what_was_in_flight_may_have_happened_or_not() {
 
 #[test]
 fn a_write_in_flight_may_be_there_in_part() {
-    let mut journal = journal(&[create(0, FILE)], true);
-    let fill = Fill { length: 8192, seed: 4 };
-    let (who, file, offset, stability) = (Who::ROOT, FILE, 0, Stability::FileSync);
-    journal.in_flight(Operation::Write { who, file, offset, fill, stability }, 1);
-    let part = Fill { length: 4096, seed: 4 };
-    let partly = [
+    let (who, file, offset) = (Who::ROOT, FILE, 0);
+    let in_flight = |stability| {
+        let mut journal = journal(&[create(0, FILE)], true);
+        let fill = Fill { length: 8192, seed: 4 };
+        journal.in_flight(Operation::Write { who, file, offset, fill, stability }, 1);
+        journal
+    };
+    let unstable = in_flight(Stability::Unstable);
+    let partly = [create(0, FILE), appended(FILE, 0, 4, 4096), set_size(FILE, 8192)];
+    unstable.check(&image_after(&partly)).unwrap();
+    let other = [create(0, FILE), appended(FILE, 0, 5, 4096), set_size(FILE, 8192)];
+    assert!(unstable.check(&image_after(&other)).is_err());
+
+    // A stable one is one record.
+    let stable = in_flight(Stability::DataSync);
+    stable.check(&image_after(&[create(0, FILE)])).unwrap();
+    stable.check(&image_after(&[create(0, FILE), appended(FILE, 0, 4, 8192)])).unwrap();
+    assert!(stable.check(&image_after(&partly)).is_err());
+}
+
+#[test]
+fn an_append_is_where_the_file_ended() {
+    let base = [create(0, FILE), write(FILE, 0, 1, Stability::FileSync)];
+    let all = [&base[..], &[append(FILE, 2, Stability::FileSync)]].concat();
+    let stable = journal(&all, true);
+    stable.check(&image_after(&all)).unwrap();
+    let at =
+        |offset, length| image_after(&[&base[..], &[appended(FILE, offset, 2, length)]].concat());
+    stable.check(&at(4096, 5000)).unwrap();
+    for lost in [image_after(&base), at(0, 5000), at(4095, 5000), at(8192, 5000), at(4096, 4096)] {
+        assert!(stable.check(&lost).is_err());
+    }
+    let unstable = [&base[..], &[append(FILE, 2, Stability::Unstable)]].concat();
+    let unstable = journal(&unstable, true);
+    let tail = [appended(FILE, 4096, 2, 5000), set_size(FILE, 8192), set_size(FILE, 9096)];
+    let cut = image_after(&[&base[..], &tail].concat());
+    for allowed in [image_after(&base), at(4096, 5000), cut] {
+        unstable.check(&allowed).unwrap();
+    }
+    for wrong in [at(0, 5000), at(8192, 5000)] {
+        assert!(unstable.check(&wrong).is_err());
+    }
+}
+
+/// What was before an append in memory may be lost: then a hole is before it, and it moves nowhere.
+#[test]
+fn an_append_behind_bytes_that_were_lost_stays_where_it_was() {
+    let history = [
         create(0, FILE),
-        Operation::Write { who, file, offset, fill: part, stability },
-        set_size(FILE, 8192),
+        append(FILE, 1, Stability::Unstable),
+        append(FILE, 2, Stability::FileSync),
+        append(FILE, 3, Stability::FileSync),
     ];
-    journal.check(&image_after(&partly)).unwrap();
-    let other = [create(0, FILE), write(FILE, 0, 5, stability), set_size(FILE, 8192)];
-    assert!(journal.check(&image_after(&other)).is_err());
+    let journal = journal(&history, true);
+    journal.check(&image_after(&history)).unwrap();
+    let (second, third) = (appended(FILE, 5000, 2, 5000), appended(FILE, 10_000, 3, 5000));
+    let with_hole = [create(0, FILE), second, third];
+    journal.check(&image_after(&with_hole)).unwrap();
+    let moved = [&history[..1], &history[2..]].concat();
+    assert!(journal.check(&image_after(&moved)).is_err());
+    let swapped = [create(0, FILE), appended(FILE, 5000, 3, 5000), appended(FILE, 10_000, 2, 5000)];
+    assert!(journal.check(&image_after(&swapped)).is_err());
+}
+
+#[test]
+fn an_append_in_flight_is_at_the_end_or_nowhere() {
+    let history = [create(0, FILE), write(FILE, 0, 1, Stability::Unstable), create(1, OTHER)];
+    let in_flight = |stability| {
+        let mut journal = journal(&history, true);
+        journal.in_flight(append(FILE, 2, stability), 2);
+        journal
+    };
+    let lost = [create(0, FILE), create(1, OTHER)];
+    let followed = |base: &[Operation], after: &[Operation]| image_after(&[base, after].concat());
+    let (whole, elsewhere) = (appended(FILE, 4096, 2, 5000), appended(FILE, 0, 2, 5000));
+    let part = [appended(FILE, 4096, 2, 4096), set_size(FILE, 9096)];
+    for stability in [Stability::Unstable, Stability::FileSync] {
+        let journal = in_flight(stability);
+        // The write before it may be lost or not, whatever became of it.
+        for base in [&history[..], &lost] {
+            journal.check(&image_after(base)).unwrap();
+            journal.check(&followed(base, std::slice::from_ref(&whole))).unwrap();
+            assert!(journal.check(&followed(base, std::slice::from_ref(&elsewhere))).is_err());
+            let is_allowed = journal.check(&followed(base, &part)).is_ok();
+            assert_eq!(is_allowed, stability == Stability::Unstable, "in part");
+        }
+    }
+}
+
+/// The answer says where it went: an operation in flight that would have moved it has not happened.
+#[test]
+fn what_was_in_flight_moves_no_append_that_was_answered() {
+    let history = [create(0, FILE), append(FILE, 1, Stability::FileSync)];
+    let mut journal = journal(&history, true);
+    journal.in_flight(set_size(FILE, 100), 1);
+    journal.check(&image_after(&history)).unwrap();
+    let cut_after = [&history[..], &[set_size(FILE, 100)]].concat();
+    journal.check(&image_after(&cut_after)).unwrap();
+    let cut_before = [create(0, FILE), set_size(FILE, 100), append(FILE, 1, Stability::FileSync)];
+    assert!(journal.check(&image_after(&cut_before)).is_err());
 }
 
 /// A server that loses what it may lose: operations after some point, and of the unstable writes
@@ -212,8 +310,19 @@ fn run_crashing(words: &[u64], mix: Mix, is_logged: bool) {
     for _ in 0..120 {
         let operation = mix.operation(&mut Numbers(&mut next));
         let observation = model.run(&operation, &mut || {});
-        journal.answered(operation.clone(), observation, is_logged);
-        operations.push(operation);
+        // Where it went stays, whatever is lost before it.
+        let placed = match (&operation, &observation) {
+            (
+                Operation::Append { who, file, fill, stability },
+                Observation::Wrote { size_before: Some(offset), .. },
+            ) => {
+                let (who, file, offset, fill) = (*who, *file, *offset, *fill);
+                Operation::Write { who, file, offset, fill, stability: *stability }
+            }
+            _ => operation.clone(),
+        };
+        journal.answered(operation, observation, is_logged);
+        operations.push(placed);
     }
     let durable = journal.records.iter().rposition(|record| record.status == Status::Durable);
     let surviving_min = durable.map_or(0, |last| last + 1);

@@ -94,16 +94,8 @@ impl Volatile {
         if !is_volatile {
             return None;
         }
+        let size = executor.size_of_file(*file)?;
         let (service, handle) = (executor.service(), executor.handle(*file));
-        let attributes = Answer::to(|done| {
-            service.attributes(&Caller::root(), calls::GetAttributes { file: handle }, done)
-        })
-        .take()
-        .ok()?
-        .ok()?;
-        if attributes.kind != FileKind::Regular {
-            return None;
-        }
         let end = offset.checked_add(u64::from(fill.length))?;
         let blocks = offset / BLOCK_SIZE_U64..end.div_ceil(BLOCK_SIZE_U64);
         let read = |block: u64| {
@@ -118,7 +110,7 @@ impl Volatile {
             };
             (block, content)
         };
-        Some(Before { file: handle, size: attributes.size, blocks: blocks.map(read).collect() })
+        Some(Before { file: handle, size, blocks: blocks.map(read).collect() })
     }
 
     /// To be called after it, with what [`Self::before`] gave.
@@ -289,7 +281,7 @@ impl Change {
 }
 
 /// Which file's data an operation changes, and how. After the operation: a create knows its file
-/// only then.
+/// only then. An append comes here as the write that it is.
 fn change_of(executor: &Executor, operation: &Operation) -> Option<(FileHandle, Change)> {
     let cut_at =
         |size| Change { start: size, end: u64::MAX, bytes: None, size: SizeChange::Exactly(size) };

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub enum Bug {
     WriteDropsSecondBlock,
     WriteAtWrongOffset,
+    AppendAtLastBlock,
     ReadIgnoresEnd,
     ReadOtherBytes,
     TruncateIsIgnored,
@@ -43,9 +44,10 @@ pub enum Bug {
 }
 
 impl Bug {
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::WriteDropsSecondBlock,
         Self::WriteAtWrongOffset,
+        Self::AppendAtLastBlock,
         Self::ReadIgnoresEnd,
         Self::ReadOtherBytes,
         Self::TruncateIsIgnored,
@@ -172,7 +174,7 @@ macro_rules! as_they_are {
 }
 as_they_are! {
     Root Access ReadLink Commit SyncVolume RemoveDirectory Statistics GetXattr ListXattrs
-    RemoveXattr CreateUnnamed Append
+    RemoveXattr CreateUnnamed
 }
 
 fn falsify_set(wrapper: &Wrapper, set: &mut SetAttributes) {
@@ -257,6 +259,17 @@ impl Falsified for calls::Write {
             bytes[4096..8192].fill(0);
             self.data = Bytes::from(bytes);
         }
+    }
+}
+
+impl Falsified for calls::Append {
+    fn instead(&self, wrapper: &Wrapper, caller: &Caller) -> Option<Result<WriteResult, FsError>> {
+        let Self { file, stability, data } = self.clone();
+        wrapper.has(Bug::AppendAtLastBlock).then(|| {
+            let size = wrapper.now(&Caller::root(), calls::GetAttributes { file })?.size;
+            let offset = size / 4096 * 4096;
+            wrapper.now(caller, calls::Write { file, offset, stability, data })
+        })
     }
 }
 

@@ -19,7 +19,8 @@ use file_service::permission::{self, MODE_WRITE};
 use file_service::rules::attributes::{check_has_data, check_range, mode_after_write};
 use file_service::{Attributes, FsError, NodeChange, Stability, calls};
 use ondisk::operation::{FLAG_DROPS_CAPABILITY, KIND_WRITE, WriteRecord};
-use units::{Generation, InodeNumber};
+use platform::mutation::{self, Rule};
+use units::{BLOCK_SIZE_U64, Generation, InodeNumber};
 
 /// What a write did; the verifier is the server's to add.
 #[derive(Clone, Debug)]
@@ -134,7 +135,12 @@ impl Mutation for Scoped<calls::Append> {
 
     fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<Executed<Written>> {
         let calls::Append { file, stability, data } = &self.call;
-        let offset = files.open(*file)?.attributes.size;
+        let found = files.open(*file)?;
+        let mut offset = found.attributes.size;
+        if mutation::broken(Rule::AppendBeforeUnlogged) {
+            let first = files.transaction.unlogged(found.inode).first().copied();
+            offset = first.map_or(offset, |fbn| offset.min(fbn.get() * BLOCK_SIZE_U64));
+        }
         let data = data.clone();
         let call = calls::Write { file: *file, offset, stability: *stability, data };
         Scoped { scope: self.scope.clone(), call }.execute(files)

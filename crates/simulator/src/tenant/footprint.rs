@@ -81,6 +81,7 @@ impl Footprint {
             | Operation::ReadLink { file, .. }
             | Operation::Read { file, .. }
             | Operation::Write { file, .. }
+            | Operation::Append { file, .. }
             | Operation::Commit { file, .. }
             | Operation::Statistics { file }
             | Operation::GetXattr { file, .. }

@@ -113,7 +113,9 @@ impl History {
             .iter()
             .map(|(at, event)| match event {
                 Event::Durable => *at,
-                Event::Answered(of, answered) if matches!(of.0, Operation::Write { .. }) => {
+                Event::Answered(of, answered)
+                    if matches!(of.0, Operation::Write { .. } | Operation::Append { .. }) =>
+                {
                     later(*at, *answered).unwrap_or(*at)
                 }
                 Event::Answered(..) => *at,

@@ -45,6 +45,9 @@ impl Tenant {
         let mut operations = Vec::new();
         let mut request = None;
         for one in in_flight {
+            if let Operation::Append { .. } = one.operation {
+                machine.trace.meet("crash: while something is appended to a file");
+            }
             // That a snapshot is made or deleted changes nothing of the files.
             let is_restore =
                 matches!(one.operation, Operation::Snapshot(SnapshotAction::Restore(_)));

@@ -36,7 +36,7 @@ impl Unwritten {
         causes.insert(title, cause);
     }
 
-    /// Nothing of this file is to be written any more.
+    /// The file of this title is not to be written any more.
     pub(crate) fn forget(&self, title: &str) {
         self.0.lock().remove(title);
     }

@@ -707,7 +707,7 @@ fn observe_change(handle: FileHandle) -> Observe<NodeChange> {
     Box::new(move |executor, change| executor.changed(handle, &change))
 }
 
-/// What was seen of a write of `length` bytes, or of an append.
+/// Observes the answer of a write or an append of `length` bytes.
 fn observe_written(file: FileHandle, length: u32, wanted: Stability) -> Observe<WriteResult> {
     Box::new(move |executor, result| {
         let WriteResult { count, stability, change, .. } = result;

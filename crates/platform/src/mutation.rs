@@ -203,7 +203,7 @@ rules! {
     StableWriteHidesUnlogged "stable-write-hides-unlogged"
         "a stable write into a block makes COMMIT leave out what is not in the log of it"
     AppendBeforeUnlogged "append-before-unlogged"
-        "an append goes where the file would end if what is not in the log of it were lost"
+        "an append goes to the first block of the file whose write is not in the log"
     XidAnswersAnother "xid-answers-another"
         "an xid that is used again gets another call's answer"
     RepeatedCallRunsBeside "repeated-call-runs-beside"

@@ -308,13 +308,21 @@ pub(crate) mod tests {
     #[test]
     fn a_name_is_seen_once_it_is_durable() {
         let file = Arc::new(File::default());
-        let given = DiskNames::of(Arc::clone(&file) as Arc<dyn StateFile>, Arc::default());
+        let unwritten = Arc::new(Unwritten::default());
+        let given = DiskNames::of(Arc::clone(&file) as Arc<dyn StateFile>, Arc::clone(&unwritten));
         file.is_full.store(true, Ordering::Relaxed);
         given.give(&[disk(1, None)], Vec::new);
         assert_eq!(names(&given, &[1]), [""]);
+        assert_eq!(unwritten.list(), [(FILE_TITLE, "it is full".to_owned())]);
+        // The disk that lacks a name has left.
+        given.give(&[], Vec::new);
+        assert_eq!(unwritten.list(), []);
+        given.give(&[disk(1, None)], Vec::new);
+        assert_eq!(unwritten.list().len(), 1);
         file.is_full.store(false, Ordering::Relaxed);
         given.give(&[disk(2, None), disk(1, None)], Vec::new);
         assert_eq!(names(&given, &[2, 1]), ["d1", "d2"]);
+        assert_eq!(unwritten.list(), []);
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub(crate) struct Events {
 }
 
 impl Print for Record {
-    const TITLE: &'static str = "file of events";
+    const TITLE: &'static str = "list of events";
 
     fn print(&self) -> String {
         stored::print(self)

@@ -69,7 +69,7 @@ pub(crate) fn check_unwritten(title: &str, cause: &str) -> HealthCheck {
         object: title.to_owned(),
         now: Vec::new(),
         message: format!(
-            "it cannot be written: {cause}. What has changed since is forgotten at a restart"
+            "the {title} cannot be written: {cause}. A restart reads the list that was written last"
         ),
         action: "make room in the state directory, or mend it; the file is written as soon as it \
                  can be"

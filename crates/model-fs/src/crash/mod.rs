@@ -7,8 +7,8 @@
 //! times and capabilities, may be lost. Operations that were never answered may have happened or
 //! not, at any moment after they were asked for; of an unstable write each block by itself.
 //!
-//! An append is a write where the file ended when its turn came, in memory: what was lost of the
-//! bytes before it is a hole, and no append moves up.
+//! An append is a write at the size that the file had in memory when the append's turn came. If a
+//! crash loses bytes before it, a hole is there, and the append stays at its offset.
 //!
 //! How it is decided: the history is replayed on a copy of the model; from the last durable
 //! operation on, the tree after each operation is compared with what was found. What unstable

@@ -237,7 +237,8 @@ fn an_append_is_where_the_file_ended() {
     }
 }
 
-/// What was before an append in memory may be lost: then a hole is before it, and it moves nowhere.
+/// Unstable bytes before a durable append may be lost: a hole is there then, and the append stays
+/// at its offset.
 #[test]
 fn an_append_behind_bytes_that_were_lost_stays_where_it_was() {
     let history = [

@@ -101,7 +101,9 @@ impl<'a> Damager<'a> {
 
     /// Changes what stands beside a block of where it belongs; the identity itself is sound.
     fn change_identity(&self, place: &Place, input: &mut Input<'_>) {
-        let Some((checksums, row)) = identity_place(place.block) else { return };
+        // Blocks of the log have none.
+        let identity = place.owner.as_ref().and_then(|_| identity_place(place.block));
+        let Some((checksums, row)) = identity else { return };
         let place = Place { block: checksums, ..place.clone() };
         let mut block = self.read(&place);
         let at = row * size_of::<BlockIdentity>() + input.index(size_of::<BlockIdentity>());

@@ -8,11 +8,13 @@
 //!
 //! ```text
 //! stroop-deleted-aggregates 1
-//! 0123456789abcdef0123456789abcdef 1732541528000000000 journal a1 89ab...,cdef...
+//! 0123456789abcdef0123456789abcdef 1732541528000000000 journal a1 89ab...,cdef... 4711
 //! ```
 //!
 //! A line has the aggregate's identity, when it was deleted, `journal` while its journal is to be
-//! removed and else `-`, its name, and the identities of the disks that are to be erased, or `-`.
+//! removed and else `-`, its name, the identities of the disks that are to be erased, or `-`, and
+//! the number of the consistency point that would have been begun next. Lines of earlier builds
+//! end before that number.
 //!
 //! Invariants:
 //! - What is added is durable before anything is erased.
@@ -32,7 +34,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use units::{AggregateUuid, DiskUuid, Timestamp};
+use units::{AggregateUuid, CpNumber, DiskUuid, Timestamp};
 
 /// The first line.
 const TITLE: &str = "stroop-deleted-aggregates 1";
@@ -53,9 +55,18 @@ pub(crate) struct Deleted {
     pub disks: BTreeSet<DiskUuid>,
     /// Its journal is to be removed.
     pub has_journal: bool,
+    /// The consistency point that would have been begun next: whoever commits it or a later one
+    /// uses the aggregate after its deletion. Earlier builds did not note it.
+    pub next_cp: Option<CpNumber>,
 }
 
 impl Deleted {
+    /// Whether a superblock of this number and time was written by a use after the deletion.
+    pub(crate) fn is_use_since(&self, cp: CpNumber, time: Timestamp) -> bool {
+        // A clock may be set back: it is asked only where there is nothing better.
+        self.next_cp.map_or(time > self.time, |next| cp >= next)
+    }
+
     /// Whether something of it is to be erased.
     pub(crate) fn is_pending(&self) -> bool {
         self.has_journal || !self.disks.is_empty()
@@ -246,10 +257,11 @@ impl DeletedAggregates {
 
 fn print(list: &[Deleted], strange: &[String]) -> String {
     let mut text = format!("{TITLE}\n");
-    for Deleted { identity, name, time, disks, has_journal } in list {
+    for Deleted { identity, name, time, disks, has_journal, next_cp } in list {
         let disks: Vec<String> = disks.iter().map(|disk| print_identity(Some(disk.0))).collect();
+        let next_cp = next_cp.map(|cp| format!(" {}", cp.get())).unwrap_or_default();
         text.push_str(&format!(
-            "{} {} {} {} {}\n",
+            "{} {} {} {} {}{next_cp}\n",
             print_identity(Some(identity.0)),
             time.get(),
             if *has_journal { JOURNAL } else { NOTHING },
@@ -296,7 +308,11 @@ fn deleted(line: &str) -> Option<Deleted> {
             .map(|disk| parse_identity(disk).flatten().map(DiskUuid))
             .collect::<Option<_>>()?,
     };
-    next().is_none().then_some(Deleted { identity, name, time, disks, has_journal })
+    let next_cp = match next() {
+        Some(cp) => Some(CpNumber(cp.parse().ok()?)),
+        None => None,
+    };
+    next().is_none().then_some(Deleted { identity, name, time, disks, has_journal, next_cp })
 }
 
 #[cfg(test)]
@@ -337,6 +353,7 @@ pub(crate) mod tests {
             time: Timestamp(7),
             disks: [1, 2].map(|disk| DiskUuid([disk; 16])).into(),
             has_journal: true,
+            next_cp: Some(CpNumber(12)),
         }
     }
 
@@ -404,7 +421,8 @@ pub(crate) mod tests {
 
     #[test]
     fn lines_that_nobody_knows_are_told_and_kept() {
-        for strange in ["journal", "- 7 - a1 -", "x"] {
+        let number = "0123456789abcdef0123456789abcdef 7 - a1 - x";
+        for strange in ["journal", "- 7 - a1 -", "x", number] {
             let file = Arc::new(File::default());
             let of = || DeletedAggregates::of(Arc::clone(&file) as Arc<dyn StateFile>);
             *file.text.lock() = print(&[one(1)], &[strange.to_owned()]);
@@ -417,6 +435,21 @@ pub(crate) mod tests {
         }
         assert_eq!(parse(""), Ok(Text::default()));
         assert_eq!(DeletedAggregates::of(Arc::new(File::default())).trouble(), None);
+    }
+
+    /// The clock was set back, and the rest of a deletion that a crash cut off was never done.
+    #[test]
+    fn regression_a_clock_that_was_set_back_makes_no_use_of_a_deleted_aggregate() {
+        let (early, late) = (Timestamp(1), Timestamp(100));
+        let deleted = one(1);
+        assert!(!deleted.is_use_since(CpNumber(11), late));
+        assert!(deleted.is_use_since(CpNumber(12), early));
+        // A line of an earlier build has the time only.
+        let text = print(&[Deleted { next_cp: None, ..one(1) }], &[]);
+        assert_eq!(text.lines().nth(1).unwrap().split(' ').count(), 5);
+        let deleted = parse(&text).unwrap().list.remove(0);
+        assert!(!deleted.is_use_since(CpNumber(12), early));
+        assert!(deleted.is_use_since(CpNumber(11), late));
     }
 
     /// The first of two was found ever after, and the second pending for ever.

@@ -20,6 +20,7 @@
 
 use crate::disks::deleted::Deleted;
 use crate::disks::labels::Found;
+use crate::disks::table::Content;
 use crate::recovery::room::Recovery;
 use admin_api::{AdminError, AggregateDelete, Code, DiskState, Removal};
 use aggregate::Aggregate;
@@ -27,7 +28,7 @@ use dblade::{ServedVolume, VolumeKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use units::{AggregateUuid, DiskUuid, shell_word};
+use units::{AggregateUuid, CpNumber, DiskUuid, shell_word};
 
 const MESSAGE: &str = "cannot delete aggregate";
 /// What to do about a list of deleted aggregates that cannot be read.
@@ -57,17 +58,19 @@ impl Recovery {
         let _turn = self.node.turn();
         let mut doomed = self.doomed(wanted)?;
         // Whoever holds it keeps its disks open.
-        let is_served = doomed.served.take().is_some();
+        let served = doomed.served.take().map(|aggregate| aggregate.filling());
         let Doomed { identity, name, .. } = &doomed;
         // One on its own disks goes with them.
         let has_journal = self.has_journal(*identity);
         if !wanted.dry_run {
+            let next_cp = served.unwrap_or_else(|| self.next_cp(&doomed));
             let deleted = Deleted {
                 identity: *identity,
                 name: name.clone(),
                 time: self.node.clock.wall(),
                 disks: doomed.there.keys().copied().collect(),
                 has_journal: true,
+                next_cp: Some(next_cp),
             };
             self.disks.deleted.add(deleted).map_err(|error| {
                 AdminError::new(Code::Failed, MESSAGE, name)
@@ -75,7 +78,7 @@ impl Recovery {
                     .try_next("free space in the state directory")
             })?;
             tracing::warn!(aggregate = name, "an administrator deletes an aggregate");
-            if is_served {
+            if served.is_some() {
                 let engine = &self.node.engine;
                 let retired = self
                     .node
@@ -97,6 +100,19 @@ impl Recovery {
             consequences(&doomed, &left, has_journal.then(|| self.journals.title(identity)));
         let (object, dry_run) = (name.clone(), wanted.dry_run);
         Ok(Removal { object, consequences, freed_bytes: 0, dry_run })
+    }
+
+    /// The consistency point after the last one of an aggregate out of service. Nobody writes one.
+    fn next_cp(&self, doomed: &Doomed) -> CpNumber {
+        let disks = doomed.there.values().filter_map(|name| {
+            self.disks.held(name).or_else(|| match self.disks.look(name) {
+                Content::Member(disk, _) => Some(disk),
+                _ => None,
+            })
+        });
+        let superblocks = disks.flat_map(|disk| self.superblocks(disk, doomed.identity));
+        let last = superblocks.map(|one| one.cp().get()).max();
+        CpNumber(last.map_or(0, |last| last.saturating_add(1)))
     }
 
     /// Nobody waits for the aggregate any more, and its disks are nobody's.

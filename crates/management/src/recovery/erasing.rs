@@ -23,7 +23,7 @@ use ondisk::root::Superblock;
 use platform::Disk;
 use std::sync::Arc;
 use std::time::Duration;
-use units::AggregateUuid;
+use units::{AggregateUuid, Timestamp};
 
 /// How long a journal is waited for: it may be on a file system that hangs.
 const JOURNAL_WAIT_MAX: Duration = Duration::from_secs(4);
@@ -97,19 +97,25 @@ impl Recovery {
             Content::Member(disk, label) if label.aggregate == deleted.identity => Some(disk),
             _ => None,
         });
-        let is_later = |disk: Arc<dyn Disk>| {
-            let device = self.node.waits.wait_for(|done| media::open(disk, done));
-            let Some(Ok(device)) = device else { return false };
-            (0..media::SUPERBLOCK_SLOTS).any(|slot| {
-                let block = self.node.waits.wait_for(|done| device.read_superblock(slot, done));
-                let block = block.and_then(Result::ok);
-                let superblock = block.and_then(|block| Superblock::from_block(&block).ok());
-                superblock.is_some_and(|found| {
-                    found.aggregate == deleted.identity && found.time.get() > deleted.time.0
-                })
-            })
+        let is_later = |one: &Superblock| deleted.is_use_since(one.cp(), Timestamp(one.time.get()));
+        let its: Vec<Arc<dyn Disk>> = its.collect();
+        its.into_iter().any(|disk| self.superblocks(disk, deleted.identity).iter().any(is_later))
+    }
+
+    /// The superblocks of an aggregate that one of its disks has.
+    pub(super) fn superblocks(
+        &self,
+        disk: Arc<dyn Disk>,
+        identity: AggregateUuid,
+    ) -> Vec<Superblock> {
+        let device = self.node.waits.wait_for(|done| media::open(disk, done));
+        let Some(Ok(device)) = device else { return Vec::new() };
+        let read = |slot| {
+            let block = self.node.waits.wait_for(|done| device.read_superblock(slot, done));
+            let found = Superblock::from_block(&*block?.ok()?).ok()?;
+            (found.aggregate == identity).then_some(found)
         };
-        its.collect::<Vec<_>>().into_iter().any(is_later)
+        (0..media::SUPERBLOCK_SLOTS).filter_map(read).collect()
     }
 
     fn erase_disks(&self, deleted: &Deleted) {

@@ -248,7 +248,13 @@ fn regression_a_list_of_deleted_aggregates_that_cannot_be_read_is_left_as_it_is(
 /// A server that could not read the list served the aggregate, and the next one erased it.
 #[test]
 fn regression_an_aggregate_that_was_used_after_its_deletion_is_not_erased() {
-    for was_used in [true, false] {
+    // Lines of earlier builds have the time only; others the number of the next consistency point.
+    for (was_used, time, next_cp) in [
+        (true, 7, String::new()),
+        (false, i64::MAX, String::new()),
+        (true, i64::MAX, " 1".to_owned()),
+        (false, 7, format!(" {}", u64::MAX)),
+    ] {
         let (place, server) = Place::with_volume();
         let (mut client, root) = connect(&place);
         let model = fill(&mut client, &root, 1);
@@ -257,8 +263,8 @@ fn regression_an_aggregate_that_was_used_after_its_deletion_is_not_erased() {
         let labels: Vec<Vec<u8>> = (1..=4).map(|at| fs::read(place.disk(at)).unwrap()).collect();
         let disks: Vec<String> = labels.iter().map(|label| hex(&label[16..32])).collect();
         let (aggregate, disks) = (hex(&labels[0][32..48]), disks.join(","));
-        let time = if was_used { 7 } else { i64::MAX };
-        let list = format!("stroop-deleted-aggregates 1\n{aggregate} {time} journal a1 {disks}\n");
+        let line = format!("{aggregate} {time} journal a1 {disks}{next_cp}");
+        let list = format!("stroop-deleted-aggregates 1\n{line}\n");
         fs::write(place.path("state/deleted-aggregates"), list).unwrap();
         let server = place.serve();
         assert_eq!(disk(&place, "d1").0, if was_used { "foreign" } else { "unused" });

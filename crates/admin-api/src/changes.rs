@@ -6,6 +6,7 @@
 
 use crate::AdminError;
 use crate::names::validate_name;
+use crate::rate::validate_rate;
 use crate::requests::{TieringPolicy, Validate, validate_volume_size};
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +21,9 @@ pub struct GroupRemove {
     /// Have it stay, if it is being emptied.
     #[serde(default)]
     pub cancel: bool,
+    /// Bytes of it that are moved a second at most; `None` is no limit.
+    #[serde(default)]
+    pub rate_bytes_per_second: Option<u64>,
     /// Only say what would be done.
     #[serde(default)]
     pub dry_run: bool,
@@ -178,7 +182,11 @@ impl Validate for GroupRemove {
             return Err(AdminError::usage("cannot keep a group of", &self.name)
                 .because("nothing would change"));
         }
-        Ok(())
+        let error = || AdminError::usage("cannot remove a group of", &self.name);
+        if self.cancel && self.rate_bytes_per_second.is_some() {
+            return Err(error().because("a group that stays has no rate"));
+        }
+        validate_rate(self.rate_bytes_per_second, error)
     }
 }
 
@@ -233,9 +241,14 @@ mod tests {
         let set = |area_cleaning| AggregateSet { name: "a1".to_owned(), area_cleaning };
         assert!(set(Some(false)).validate().is_ok());
         assert!(set(None).validate().is_err());
-        let remove =
-            |cancel, dry_run| GroupRemove { name: "a1".to_owned(), group: 1, cancel, dry_run };
-        assert!(remove(true, false).validate().is_ok() && remove(false, true).validate().is_ok());
-        assert!(remove(true, true).validate().is_err());
+        let remove = |cancel, dry_run, rate_bytes_per_second| {
+            let name = "a1".to_owned();
+            GroupRemove { name, group: 1, cancel, rate_bytes_per_second, dry_run }.validate()
+        };
+        assert!(remove(true, false, None).is_ok() && remove(false, true, None).is_ok());
+        assert!(remove(true, true, None).is_err());
+        let rate = Some(crate::RATE_BYTES_MIN);
+        assert!(remove(false, false, rate).is_ok() && remove(false, true, rate).is_ok());
+        assert!(remove(true, false, rate).is_err() && remove(false, false, Some(0)).is_err());
     }
 }

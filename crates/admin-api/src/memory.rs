@@ -433,6 +433,7 @@ impl Administration for MemoryAdministration {
                 return refused(Code::Conflict, format!("group {group} is not being evacuated"));
             }
             aggregate.leaving = None;
+            state.jobs.cancel_evacuation(name);
         } else {
             let members = aggregate.disks.iter().filter(|disk| disk.group == Some(group));
             let size_bytes = members.map(|disk| disk.size_bytes).sum();
@@ -451,6 +452,8 @@ impl Administration for MemoryAdministration {
             if !request.dry_run {
                 let used_bytes = Some(size_bytes / 4);
                 aggregate.leaving = Some(LeavingGroup { group, used_bytes, size_bytes });
+                let rate = request.rate_bytes_per_second;
+                state.jobs.note_evacuation(name, group, (size_bytes, rate));
             }
         }
         let stays = if request.cancel { "stays" } else { "is emptied, and leaves then" };

@@ -63,6 +63,7 @@ impl Aggregate {
             moved_volumes: RwLock::new(moved),
             tiers,
             evacuation,
+            evacuation_limit: Mutex::default(),
             deletions,
             pins: Pins::default(),
             leaves_areas,

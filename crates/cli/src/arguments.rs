@@ -360,8 +360,11 @@ pub enum AggregateCommand {
         /// The group, counted from 0, as 'aggr show' numbers them
         group: u32,
         /// Have it stay, if it is being emptied; what has moved stays where it is
-        #[arg(long, conflicts_with = "dry_run")]
+        #[arg(long, conflicts_with_all = ["dry_run", "rate"])]
         cancel: bool,
+        /// Move at most so much of it a second: 50M [default: no limit]; later: job set
+        #[arg(long, value_name = "SIZE")]
+        rate: Option<ByteSize>,
         /// Only say what would move, and which disks would be free
         #[arg(long)]
         dry_run: bool,
@@ -691,6 +694,7 @@ mod tests {
             "stroop mount home",
             "stroop disk",
             "stroop aggr remove-group a1 1 --cancel --dry-run",
+            "stroop aggr remove-group a1 1 --cancel --rate 1M",
             "stroop aggr remove-group a1",
             "stroop aggr set a1 --area-cleaning maybe",
         ] {

@@ -103,9 +103,16 @@ impl Engine {
     }
 
     /// Has a group of disks leave an aggregate. Answers when that is durable: what is in use in the
-    /// group goes to others in the background, and then its disks are free.
-    pub fn remove_group(self: &Arc<Self>, aggregate: &str, group: u32, done: Done<()>) {
-        self.change_settings(aggregate, done, |found, done| found.remove_group(group, done));
+    /// group goes to others in the background, at most `rate` bytes a second until the next start,
+    /// and then its disks are free.
+    pub fn remove_group(
+        self: &Arc<Self>,
+        aggregate: &str,
+        group: u32,
+        rate: Option<u64>,
+        done: Done<()>,
+    ) {
+        self.change_settings(aggregate, done, |found, done| found.remove_group(group, rate, done));
     }
 
     /// Has the group stay that was to leave an aggregate.

@@ -378,8 +378,8 @@ impl Engine {
     }
 
     /// To be called several times a second: pushes out what lies in logs without anyone waiting,
-    /// starts consistency points that are due, lets rebuilds and scrubs go on, and closes what has
-    /// failed.
+    /// starts consistency points that are due, lets rebuilds, scrubs and groups that leave go on,
+    /// and closes what has failed.
     pub fn tick(&self) {
         self.close_failed();
         let now = self.configuration.clock.monotonic_nanoseconds();
@@ -392,6 +392,7 @@ impl Engine {
         for aggregate in self.aggregates() {
             aggregate.parts.log.push();
             aggregate.parts.store.tick(now, wall);
+            aggregate.tick(now);
             if due {
                 aggregate.request_consistency_point(None);
             }

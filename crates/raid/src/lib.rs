@@ -43,6 +43,7 @@
 
 #![forbid(unsafe_code)]
 
+mod allowance;
 mod block_store;
 mod disk_administration;
 mod error;
@@ -64,6 +65,7 @@ mod walk;
 #[cfg(test)]
 mod tests;
 
+pub use allowance::Allowance;
 pub use block_store::BlockStore;
 pub use disk_administration::{DiskAdministration, ManagedStore};
 pub use error::{Expectation, RaidError, ReadFailure, StoreError};

@@ -10,12 +10,10 @@
 //! Invariants: a step is begun once and done once; of the position that is written every step below
 //! is done; no more than the steps at a time are under way; `done() <= end()`.
 
+use crate::allowance::Allowance;
 use std::collections::{BTreeSet, VecDeque};
 
 const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
-
-/// What may be saved up while a walk cannot go on: it does not make up for more.
-const ALLOWANCE_NANOSECONDS_MAX: u64 = NANOSECONDS_PER_SECOND;
 
 /// The time that is looked back on to tell how fast a walk is.
 const RECENT_NANOSECONDS: u64 = 60 * NANOSECONDS_PER_SECOND;
@@ -28,36 +26,6 @@ const STEPS_PER_LABEL_MAX: u64 = 256;
 
 /// Positions of a short walk that are written.
 const LABELS_PER_WALK: u64 = 16;
-
-/// How fast a walk may go: what it reads or writes, in bytes.
-#[derive(Clone, Copy, Default)]
-struct Allowance {
-    /// Bytes a second; `None` if there is no limit.
-    rate: Option<u64>,
-    /// What may be begun now, in bytes times nanoseconds a second, so that no tick is too short to
-    /// earn anything. The last step may have overdrawn it.
-    saved: i128,
-}
-
-impl Allowance {
-    fn earn(&mut self, nanoseconds: u64) {
-        let Some(rate) = self.rate else { return };
-        let earned = |nanoseconds: u64| i128::from(rate) * i128::from(nanoseconds);
-        let saved = self.saved.saturating_add(earned(nanoseconds));
-        self.saved = saved.min(earned(ALLOWANCE_NANOSECONDS_MAX));
-    }
-
-    const fn may_begin(&self) -> bool {
-        self.rate.is_none() || self.saved > 0
-    }
-
-    fn spend(&mut self, bytes: u64) {
-        if self.rate.is_some() {
-            let cost = i128::from(bytes) * i128::from(NANOSECONDS_PER_SECOND);
-            self.saved = self.saved.saturating_sub(cost);
-        }
-    }
-}
 
 /// How fast a walk is and when it will be over, from what it did of late.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -113,13 +81,12 @@ impl Walk {
 
     /// How many bytes a second it may take from now on.
     pub(crate) fn set_rate(&mut self, rate: Option<u64>) {
-        // So that it begins at once, whatever the step costs.
-        self.allowance = Allowance { rate, saved: 1 };
+        self.allowance = Allowance::new(rate);
     }
 
     /// How many bytes a second it may take; `None` if there is no limit.
     pub(crate) const fn rate(&self) -> Option<u64> {
-        self.allowance.rate
+        self.allowance.rate()
     }
 
     /// Whether its rate lets it begin a step now.

@@ -1,4 +1,5 @@
-//! The jobs of the node in memory: its scrubs, and disks that take places, which never end.
+//! The jobs of the node in memory: its scrubs, disks that take places, and groups that leave; the
+//! last two never end.
 
 use crate::error::{AdminError, Code};
 use crate::jobs::{JobAction, JobChange, JobInfo, JobKind, JobState};
@@ -39,6 +40,21 @@ impl Jobs {
     pub(crate) fn note_replacement(&mut self, disk: &DiskInfo, rate: Option<u64>) {
         let (aggregate, target) = (disk.aggregate.clone(), disk.name.clone());
         self.begin(JobKind::Replacement, aggregate, target, (disk.size_bytes, rate));
+    }
+
+    /// A group begins to leave an aggregate.
+    pub(crate) fn note_evacuation(&mut self, aggregate: &str, group: u32, of: (u64, Option<u64>)) {
+        let target = format!("group {group}");
+        self.begin(JobKind::Evacuation, Some(aggregate.to_owned()), target, of);
+    }
+
+    /// The group that was to leave an aggregate stays.
+    pub(crate) fn cancel_evacuation(&mut self, aggregate: &str) {
+        let is_its = |job: &&mut JobInfo| {
+            job.kind == JobKind::Evacuation && job.aggregate.as_deref() == Some(aggregate)
+        };
+        let jobs = self.0.iter_mut().filter(is_its);
+        jobs.filter(|job| !job.state.is_over()).for_each(|job| job.state = JobState::Cancelled);
     }
 
     fn begin(

@@ -16,6 +16,7 @@ use crate::block_side::evacuation::{Evacuation, EvacuationError};
 use crate::block_side::room::{reserve_blocks, settle_budget};
 use crate::block_side::side::BlockSide;
 use crate::error::AggregateError;
+use crate::relocating::areas;
 use crate::relocation::moves::FREE_BLOCKS_MIN;
 use crate::service::action::{Acted, CpDone, FreezeScope};
 use crate::service::aggregate::Aggregate;
@@ -30,6 +31,12 @@ use units::{BLOCK_SIZE_U64, ByteSize};
 pub type RemovalPlanned = Box<dyn FnOnce(Result<Evacuation, AggregateError>) + Send>;
 
 impl Aggregate {
+    /// Time has passed: a group that leaves no faster than was asked may have waited long enough.
+    /// To be called several times a second.
+    pub fn tick(self: &Arc<Self>, now_nanoseconds: u64) {
+        areas::tick(self, now_nanoseconds);
+    }
+
     /// Tells what of a group would have to move for it to leave, or why it cannot.
     pub fn plan_removal(self: &Arc<Self>, group: u32, done: RemovalPlanned) {
         let (this, mut done) = (Arc::clone(self), Some(done));
@@ -44,13 +51,15 @@ impl Aggregate {
     }
 
     /// Has a group leave. `done` is called when that is durable; emptying it goes on in the
-    /// background, also after a start.
-    pub fn remove_group(self: &Arc<Self>, group: u32, done: CpDone) {
+    /// background, also after a start. Until the next start no more bytes of it are moved a second
+    /// than `rate` says.
+    pub fn remove_group(self: &Arc<Self>, group: u32, rate: Option<u64>, done: CpDone) {
         let begin = move |scope: &mut FreezeScope<'_, '_>| {
             let this = Arc::clone(scope.aggregate);
             let side = scope.block_side();
             this.check_removal(side, group)?;
             side.set_leaving(Some(group));
+            this.evacuation_limit.lock().set_rate(rate);
             let geometry = this.parts.store.geometry();
             let is_there = |pvbn| geometry.locate(pvbn).is_some_and(|at| at.group == group);
             for pvbn in this.pool.take_out(is_there) {
@@ -73,6 +82,7 @@ impl Aggregate {
                 return Err(EvacuationError::NotUnderWay.into());
             }
             side.set_leaving(None);
+            this.evacuation_limit.lock().set_rate(None);
             note(&this, side);
             Ok(Acted::Done)
         };
@@ -158,6 +168,7 @@ pub(crate) fn end(aggregate: &Arc<Aggregate>, side: &mut BlockSide) {
             let side = scope.block_side();
             side.is_group_taken_out = false;
             side.set_leaving(None);
+            this.evacuation_limit.lock().set_rate(None);
             let geometry = this.parts.store.geometry();
             side.refill.grow(&geometry);
             this.statistics.size_blocks.store(geometry.blocks(), Ordering::Relaxed);

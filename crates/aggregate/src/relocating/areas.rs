@@ -15,6 +15,8 @@
 //! - An area is gone through once: a block that cannot be moved stays.
 //! - Emptying begins no consistency point, unless a group is to leave: each consistency point takes
 //!   one batch along.
+//! - A group that leaves is emptied no faster than was asked ([`crate::relocation::limit`]). While
+//!   it waits, areas of others are emptied as if none left.
 //!
 //! Fails: a block that cannot be read stays where it is, and so does a number of the area that was
 //! handed out before. Without room nothing moves. An allocation that finds no free block elsewhere
@@ -61,16 +63,49 @@ pub(crate) fn go_on(aggregate: &Arc<Aggregate>, side: &mut BlockSide) {
 fn empty_next(aggregate: &Arc<Aggregate>, side: &mut BlockSide) {
     let BlockSide { relocation, refill, settings, .. } = side;
     let areas = &mut relocation.areas;
-    areas.area = areas.area.take().filter(|one| refill.is_emptying(one.group, one.area));
+    let (mut leaving, mut staying) = (None, None);
+    for one in [areas.area.take(), areas.aside.take()].into_iter().flatten() {
+        if refill.is_emptying(one.group, one.area) {
+            let is_leaving = settings.leaving_group == Some(one.group);
+            *(if is_leaving { &mut leaving } else { &mut staying }) = Some(one);
+        }
+    }
+    let new = |(group, area, from)| Emptying { group, area, from };
+    if settings.leaving_group.is_some() && aggregate.evacuation_limit.lock().may_go_on() {
+        areas.area = leaving.take().or_else(|| refill.begin_leaving().map(new));
+    }
     if areas.area.is_none() {
         let wanted = if settings.leaves_areas { 0 } else { aggregate.parts.tuning.empty_areas };
-        let next = refill.begin_emptying(wanted);
-        areas.area = next.map(|(group, area, from)| Emptying { group, area, from });
+        areas.area = staying.take().or_else(|| refill.begin_emptying(wanted).map(new));
     }
+    areas.aside = leaving.or(staying);
     if areas.area.is_some() {
         areas.stage = Stage::Looking;
         send_area_look(aggregate);
     }
+}
+
+/// Time has passed: a group that leaves may have waited long enough.
+pub(crate) fn tick(aggregate: &Arc<Aggregate>, now_nanoseconds: u64) {
+    if !aggregate.evacuation_limit.lock().tick(now_nanoseconds) {
+        return;
+    }
+    let this = Arc::clone(aggregate);
+    let message = move |access: &mut Access<'_>| {
+        let side = this.block_side.write(access);
+        let areas = &side.relocation.areas;
+        match &areas.stage {
+            Stage::Idle => empty_next(&this, side),
+            // Blocks of another group: its turn comes after them.
+            Stage::Ready(_) if !areas.lacks_room && !this.is_consistency_point_due() => {
+                this.request_consistency_point(None);
+            }
+            // It goes on from there.
+            _ => {}
+        }
+        Outcome::Done
+    };
+    aggregate.parts.scheduler.send(aggregate.parts.vbn_affinity, Box::new(message));
 }
 
 fn send_area_look(aggregate: &Arc<Aggregate>) {
@@ -103,7 +138,7 @@ fn look_at_area(
     // is being closed: it waits for each request to a disk that hangs.
     let is_quiet = !side.is_image_cleaned() && !aggregate.is_failed();
     let batch_blocks = if is_quiet { batch_blocks(aggregate, &side.refill) } else { 0 };
-    let BlockSide { relocation, refill, space, .. } = &mut *side;
+    let BlockSide { relocation, refill, space, settings, .. } = &mut *side;
     let areas = &mut relocation.areas;
     let area = areas.area.as_ref().filter(|one| refill.is_emptying(one.group, one.area));
     let Some(&Emptying { group, area, from }) = area.filter(|_| batch_blocks > 0) else {
@@ -121,6 +156,9 @@ fn look_at_area(
         empty_next(aggregate, side);
         evacuation::end(aggregate, side);
         return Ok(());
+    }
+    if settings.leaving_group == Some(group) {
+        aggregate.evacuation_limit.lock().spend(used.len() as u64);
     }
     let this = Arc::clone(aggregate);
     let wanted = used.iter().map(|pvbn| Wanted::any(*pvbn)).collect();
@@ -158,17 +196,22 @@ fn send_match(aggregate: &Arc<Aggregate>, found: FoundBlocks) {
 /// What was matched waits for the next consistency point.
 fn take_batch(aggregate: &Arc<Aggregate>, side: &mut BlockSide, batch: AreaBatch) {
     let areas = &mut side.relocation.areas;
+    let group = areas.area.as_ref().map(|area| area.group);
+    let is_leaving = group.is_some() && group == side.settings.leaving_group;
     if batch.is_empty() {
         if let Some(area) = &mut areas.area {
             area.from = batch.next;
+        }
+        if is_leaving && !aggregate.evacuation_limit.lock().may_go_on() {
+            areas.stage = Stage::Idle;
+            return empty_next(aggregate, side);
         }
         areas.stage = Stage::Looking;
         return send_area_look(aggregate);
     }
     areas.stage = Stage::Ready(batch);
-    let group = areas.area.as_ref().map(|area| area.group);
-    let is_leaving = group.is_some() && group == side.settings.leaving_group;
-    if is_leaving && !areas.lacks_room {
+    let is_wanted = is_leaving || aggregate.evacuation_limit.lock().is_due();
+    if is_wanted && !areas.lacks_room {
         aggregate.request_consistency_point(None);
     }
 }

@@ -26,7 +26,7 @@
 //!
 //! Fails: a block that cannot be read stays where it is. Without room nothing moves.
 
-mod areas;
+pub mod areas;
 mod batches;
 pub mod count;
 mod look;

@@ -17,6 +17,8 @@ const PATH_BLOCKS: u64 = 4;
 #[derive(Default)]
 pub(crate) struct AreaCleaning {
     pub area: Option<Emptying>,
+    /// Another, whose turn it is not: of a group that leaves and has to wait, or of one that stays.
+    pub aside: Option<Emptying>,
     pub stage: Stage,
     /// Blocks of the aggregate's metafiles that the running consistency point writes again.
     pub rewritten: Vec<MetafileBlock>,

@@ -16,6 +16,7 @@ use crate::block_side::side::BlockSide;
 use crate::error::AggregateError;
 use crate::journal::LateJournal;
 use crate::loader::LoadsUnderWay;
+use crate::relocation::limit::EvacuationLimit;
 use crate::relocation::tiers::{Reads, Tiers};
 use affinity::{Access, AffinityId, Partition, Scheduler};
 use cowfs::cache::BufferCache;
@@ -95,6 +96,7 @@ pub struct Aggregate {
     pub(crate) moved_volumes: RwLock<FxHashSet<VolumeId>>,
     pub(crate) tiers: RwLock<Tiers>,
     pub(crate) evacuation: RwLock<Option<Evacuation>>,
+    pub(crate) evacuation_limit: Mutex<EvacuationLimit>,
     pub(crate) deletions: RwLock<Vec<Deletion>>,
     pub(crate) pins: Pins,
     pub(crate) leaves_areas: AtomicBool,
@@ -232,6 +234,22 @@ impl Aggregate {
     #[must_use]
     pub fn evacuation(&self) -> Option<Evacuation> {
         *self.evacuation.read()
+    }
+
+    /// How many bytes of a group that leaves may be moved a second; `None` if there is no limit.
+    #[must_use]
+    pub fn evacuation_rate(&self) -> Option<u64> {
+        self.evacuation_limit.lock().rate()
+    }
+
+    /// Limits how fast a group that leaves is emptied, until it has left, stays, or the aggregate
+    /// is opened anew; false if none leaves.
+    pub fn limit_evacuation(&self, rate: Option<u64>) -> bool {
+        let is_leaving = self.evacuation().is_some();
+        if is_leaving {
+            self.evacuation_limit.lock().set_rate(rate);
+        }
+        is_leaving
     }
 
     /// The deleted volumes whose blocks are still being freed, as of the last commit.

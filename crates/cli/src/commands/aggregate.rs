@@ -75,9 +75,14 @@ pub(super) fn run(
             }
             add(node, terminal, &request)
         }
-        AggregateCommand::RemoveGroup { name, group, cancel, dry_run } => {
-            let (cancel, dry_run) = (*cancel, *dry_run);
-            let request = GroupRemove { name: name.clone(), group: *group, cancel, dry_run };
+        AggregateCommand::RemoveGroup { name, group, cancel, rate, dry_run } => {
+            let request = GroupRemove {
+                name: name.clone(),
+                group: *group,
+                cancel: *cancel,
+                rate_bytes_per_second: rate.map(|rate| rate.0),
+                dry_run: *dry_run,
+            };
             remove_group((options, terminal), node, &request)
         }
         AggregateCommand::Online { name, without_journal, dry_run } => {
@@ -165,7 +170,7 @@ fn remove_group(
     node: &dyn Administration,
     request: &GroupRemove,
 ) -> Result<Output, AdminError> {
-    let GroupRemove { name, group, cancel, dry_run } = request;
+    let GroupRemove { name, group, cancel, dry_run, .. } = request;
     if *cancel {
         let kept = node.group_remove(request)?;
         let line = format!("{name}: group {group} stays; what has moved stays where it is");

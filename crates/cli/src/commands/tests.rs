@@ -525,9 +525,13 @@ fn a_group_leaves_or_stays() {
     assert!(asked.contains("--yes"), "{asked}");
     assert!(session.json("stroop aggr show a1")["leaving"].is_null());
     session.fails("stroop aggr remove-group a1 7 --yes", 3);
-    let typed = session.typed("stroop aggr remove-group a1 1", Some("a1\n"));
+    session.fails("stroop aggr remove-group a1 1 --rate 1K --yes", 2);
+    let typed = session.typed("stroop aggr remove-group a1 1 --rate 5M", Some("a1\n"));
     assert_eq!(typed.status, 0, "{}", typed.err);
-    assert!(typed.out.ends_with("next: ./stroop --config x aggr show a1\n"), "{}", typed.out);
+    assert!(typed.out.ends_with("next: ./stroop --config x job wait 1\n"), "{}", typed.out);
+    assert!(session.ok("stroop job show 1").contains("limit       at most 5MiB a second\n"));
+    session.ok("stroop job set 1 --rate 6M");
+    assert_eq!(session.json("stroop job show 1")["rate_limit_bytes_per_second"], 6 << 20);
     let shown = session.ok("stroop aggr show a1");
     assert!(
         shown.contains("leaving     group 1 is being evacuated: 512MiB of 2GiB left"),

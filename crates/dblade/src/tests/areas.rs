@@ -164,13 +164,13 @@ fn a_group_leaves_and_its_disk_can_be_used_again() {
     let before = size(&node);
     // The first has number 0; with the other goes half of what there was.
     for group in [0, 2] {
-        node.wait(|done| node.engine.remove_group("a1", group, done)).unwrap();
+        node.wait(|done| node.engine.remove_group("a1", group, None, done)).unwrap();
         node.wait_until_left();
     }
     assert_eq!(size(&node), before / 2);
     let map = node.area_map();
     assert!(map[0].areas == 0 && map[2].areas == 0, "nothing is placed there");
-    let refused = node.wait(|done| node.engine.remove_group("a1", 2, done));
+    let refused = node.wait(|done| node.engine.remove_group("a1", 2, None, done));
     assert!(refused.is_err(), "it has left");
     let world = node.power_cut();
     let node = Node::start(&world);
@@ -197,7 +197,7 @@ fn a_removal_goes_on_after_a_start_and_can_be_given_up() {
     let node = Node::create(&world, RaidKind::None, false);
     node.write_file(node.root("home"), "file", content(1, 8 << 20));
     node.consistency_point();
-    node.wait(|done| node.engine.remove_group("a1", 1, done)).unwrap();
+    node.wait(|done| node.engine.remove_group("a1", 1, None, done)).unwrap();
     let world = node.power_cut();
     let (node, _) = Node::open(&world);
     let leaving = node.engine.aggregate_named("a1").unwrap().evacuation().unwrap();
@@ -206,7 +206,7 @@ fn a_removal_goes_on_after_a_start_and_can_be_given_up() {
     assert!(node.engine.aggregate_named("a1").unwrap().evacuation().is_none());
     node.consistency_point();
     node.settle();
-    node.wait(|done| node.engine.remove_group("a1", 3, done)).unwrap();
+    node.wait(|done| node.engine.remove_group("a1", 3, None, done)).unwrap();
     let world = node.power_cut();
     let (node, _) = Node::open(&world);
     node.wait_until_left();
@@ -217,9 +217,9 @@ fn a_removal_goes_on_after_a_start_and_can_be_given_up() {
     // What is left has no room for what a third group has.
     node.write_file(node.root("home"), "more", content(2, 16 << 20));
     node.consistency_point();
-    node.wait(|done| node.engine.remove_group("a1", 0, done)).unwrap();
+    node.wait(|done| node.engine.remove_group("a1", 0, None, done)).unwrap();
     node.wait_until_left();
-    let refused = node.wait(|done| node.engine.remove_group("a1", 1, done));
+    let refused = node.wait(|done| node.engine.remove_group("a1", 1, None, done));
     let Err(error) = refused else { panic!("8192 blocks cannot hold all") };
     let planned = node.wait(|done| node.engine.plan_removal("a1", 1, done));
     assert!(planned.unwrap_err().to_string().contains("are needed"));
@@ -238,7 +238,7 @@ fn nodes_leave_without_what_is_below_them() {
         node.write_file(root, &name(number), content(number, 128 << 10));
     }
     node.consistency_point();
-    node.wait(|done| node.engine.remove_group("a1", 3, done)).unwrap();
+    node.wait(|done| node.engine.remove_group("a1", 3, None, done)).unwrap();
     node.wait_until_left();
     node.add_group("disk3");
     // What is in stock of the other groups is used up.
@@ -252,7 +252,7 @@ fn nodes_leave_without_what_is_below_them() {
     let aggregate = node.engine.aggregate_named("a1").unwrap();
     let rewritten = || aggregate.statistics.emptying_rewritten_blocks.load(Ordering::Relaxed);
     let before = rewritten();
-    node.wait(|done| node.engine.remove_group("a1", 4, done)).unwrap();
+    node.wait(|done| node.engine.remove_group("a1", 4, None, done)).unwrap();
     node.wait_until_left();
     assert!(rewritten() > before, "there was none");
     for number in (0..64).filter(is_kept) {

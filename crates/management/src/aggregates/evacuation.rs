@@ -45,8 +45,9 @@ impl Aggregates {
         } else {
             let plan = ask(&self.node, name, |done| engine.plan_removal(name, group, done))?;
             if !wanted.dry_run {
-                ask(&self.node, name, |done| engine.remove_group(name, group, done))?;
-                tracing::warn!(aggregate = name, group, "an administrator removes a group");
+                let rate = wanted.rate_bytes_per_second;
+                ask(&self.node, name, |done| engine.remove_group(name, group, rate, done))?;
+                tracing::warn!(aggregate = name, group, ?rate, "an administrator removes a group");
             }
             consequences(&known, &plan)
         };

@@ -1,7 +1,8 @@
 //! Jobs that are paused, resumed, cancelled, and made faster or slower, as far as the engine can.
 //!
 //! A scrub keeps in the labels whether it is paused, and its rate. A disk that is being filled does
-//! not: its job keeps them, and every look has the engine wait or be slow again ([`super::table`]).
+//! not, nor does a group that leaves: its job keeps them, and every look has the engine wait or be
+//! slow again ([`super::table`]).
 //! So the job is marked before the engine is asked, under the lock of looks, and the mark is taken
 //! back if the engine cannot, or if the file cannot be written.
 //!
@@ -32,7 +33,10 @@ impl Jobs {
             _ if is_away => self.abandon(number),
             JobKind::Scrub => self.change_scrub(&message, &job.key, wanted)?,
             JobKind::Rebuild | JobKind::Resync | JobKind::Replacement => {
-                self.change_filling(&message, wanted)?;
+                self.change_marked(&message, wanted)?;
+            }
+            JobKind::Evacuation if action == JobAction::Set => {
+                self.change_marked(&message, wanted)?;
             }
             JobKind::Evacuation => self.keep_group(&job.key)?,
             JobKind::Zeroing | JobKind::Growth => self.stop_erasing(&job.key),
@@ -58,7 +62,8 @@ impl Jobs {
             unreachable!("a group leaves an aggregate")
         };
         let (name, group) = (name.clone(), *group);
-        let wanted = GroupRemove { name, group, cancel: true, dry_run: false };
+        let (rate_bytes_per_second, dry_run) = (None, false);
+        let wanted = GroupRemove { name, group, cancel: true, rate_bytes_per_second, dry_run };
         self.aggregates.remove_group(&wanted).map(drop)
     }
 
@@ -76,8 +81,8 @@ impl Jobs {
         kept.changes += u64::from(kept.table.abandon(number, at));
     }
 
-    /// Has a disk wait that is being filled, lets it go on, or sets its rate.
-    fn change_filling(&self, message: &str, wanted: &JobChange) -> Result<(), AdminError> {
+    /// Has work wait whose job keeps how it is to go, lets it go on, or sets its rate.
+    fn change_marked(&self, message: &str, wanted: &JobChange) -> Result<(), AdminError> {
         let number = wanted.job;
         let error =
             |cause: &str| AdminError::new(Code::Failed, message, number.to_string()).because(cause);
@@ -90,7 +95,7 @@ impl Jobs {
             let after = after(before, wanted);
             let is_open = kept.table.set(number, after).is_some();
             let look = Look::new(&self.aggregates, self.start.get());
-            let is_done = is_open && look.fill_as(&key, after);
+            let is_done = is_open && look.go_as(&key, after);
             if !is_done {
                 kept.table.set(number, before);
             }
@@ -105,7 +110,7 @@ impl Jobs {
         }
         let mut kept = self.keeper.kept.lock();
         kept.table.set(number, before);
-        Look::new(&self.aggregates, self.start.get()).fill_as(&key, before);
+        Look::new(&self.aggregates, self.start.get()).go_as(&key, before);
         drop(kept);
         Err(error("the list of jobs cannot be written, so a restart would not know it")
             .try_next("make room in the state directory, and the same command again"))
@@ -146,11 +151,8 @@ fn check(message: &str, job: &Job, action: JobAction, is_away: bool) -> Result<(
     let disk = shell_word(&subject.to_string());
     let aggregate = job.key.aggregate.as_deref().unwrap_or_default();
     match (kind, action) {
-        (
-            JobKind::Evacuation | JobKind::Zeroing | JobKind::Growth | JobKind::Deletion,
-            JobAction::Set,
-        ) => refused(
-            "only scrubs and disks that are filled have a rate".to_owned(),
+        (JobKind::Zeroing | JobKind::Growth | JobKind::Deletion, JobAction::Set) => refused(
+            "only scrubs, disks that are filled and groups that leave have a rate".to_owned(),
             format!("stroop job show {number}"),
         ),
         (JobKind::Rebuild | JobKind::Resync, JobAction::Cancel) => refused(
@@ -233,7 +235,6 @@ mod tests {
             (Zeroing, Running, Pause, "stroop job cancel 7, and later stroop disk zero d4"),
             (Deletion, Running, Cancel, "stroop job wait 7"),
             (Growth, Running, Resume, "stroop job cancel 7, and later stroop aggr add a1"),
-            (Evacuation, Running, Set, "stroop job show 7"),
             (Zeroing, Running, Set, "stroop job show 7"),
             (Scrub, Succeeded, Set, "stroop job list"),
         ] {
@@ -254,6 +255,7 @@ mod tests {
             (Rebuild, Running, Set),
             (Resync, Paused, Set),
             (Replacement, Running, Set),
+            (Evacuation, Running, Set),
         ] {
             assert!(check("", &job(kind, state), action, false).is_ok(), "{kind} {state} {action}");
         }

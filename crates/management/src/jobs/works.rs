@@ -7,7 +7,7 @@ use crate::aggregates::{Aggregates, names_of};
 use crate::jobs::job::{Identities, Key, Outcome, Setting, Subject};
 use crate::jobs::table::{Fate, Going, Limit, Work};
 use admin_api::{JobKind, JobState};
-use aggregate::{Deletion, Evacuation};
+use aggregate::{Aggregate, Deletion, Evacuation};
 use dblade::AggregateSummary;
 use ondisk::identity::REGION_BLOCKS;
 use ondisk::scrub::ScrubPhase;
@@ -41,7 +41,8 @@ impl Look {
             }));
             let aggregate = engine.aggregate_named(&summary.name);
             let leaving = aggregate.as_ref().and_then(|aggregate| aggregate.evacuation());
-            works.extend(leaving.map(|leaving| evacuation(summary, leaving)));
+            let rate = aggregate.as_ref().and_then(|aggregate| aggregate.evacuation_rate());
+            works.extend(leaving.map(|leaving| evacuation(summary, leaving, rate)));
             let deletions = aggregate.map(|aggregate| aggregate.deletions()).unwrap_or_default();
             works.extend(deletions.into_iter().map(|one| deletion(summary, one)));
         }
@@ -104,15 +105,30 @@ impl Look {
         self.change_filling(key, |store, place| store.hold_filling(place, is_held))
     }
 
-    /// Sets how fast the disk of a job is filled; false if none is.
+    /// Sets how fast the disk of a job is filled, or its group is emptied; false if none is.
     pub(crate) fn limit(&self, key: &Key, rate: Option<u64>) -> bool {
-        self.change_filling(key, |store, place| store.limit_filling(place, rate))
+        match key.subject {
+            Subject::Group(group) => self.limit_evacuation(key, group, rate),
+            _ => self.change_filling(key, |store, place| store.limit_filling(place, rate)),
+        }
     }
 
-    /// Has the disk of a job be filled so; false if none is.
-    pub(crate) fn fill_as(&self, key: &Key, setting: Setting) -> bool {
+    /// Has the work of a job go on so; false if there is none.
+    pub(crate) fn go_as(&self, key: &Key, setting: Setting) -> bool {
         // The rate first: what is let go may not be fast for a moment.
-        self.limit(key, setting.rate) && self.hold(key, setting.state == JobState::Paused)
+        let is_limited = self.limit(key, setting.rate);
+        match key.kind {
+            // It is never held.
+            JobKind::Evacuation => is_limited,
+            _ => is_limited && self.hold(key, setting.state == JobState::Paused),
+        }
+    }
+
+    fn limit_evacuation(&self, key: &Key, group: u32, rate: Option<u64>) -> bool {
+        let Some(summary) = self.summary(key) else { return false };
+        let found = self.aggregates.node.engine.aggregate_named(&summary.name);
+        let is_it = |found: &Arc<Aggregate>| found.evacuation().is_some_and(|it| it.group == group);
+        found.filter(is_it).is_some_and(|found| found.limit_evacuation(rate))
     }
 
     fn change_filling(
@@ -179,10 +195,12 @@ fn filling(aggregate: &AggregateSummary, filling: &FillingStatus, called: Option
     Work { going, limit, ..running(key, blocks(filling.done_regions), blocks(filling.regions)) }
 }
 
-fn evacuation(aggregate: &AggregateSummary, leaving: Evacuation) -> Work {
+fn evacuation(aggregate: &AggregateSummary, leaving: Evacuation, rate: Option<u64>) -> Work {
     let Evacuation { group, used_blocks, blocks } = leaving;
     let empty = used_blocks.map_or(0, |used| blocks.saturating_sub(used));
-    running(key(JobKind::Evacuation, aggregate, Subject::Group(group)), empty, blocks)
+    let limit = Limit { rate, is_kept: false };
+    let key = key(JobKind::Evacuation, aggregate, Subject::Group(group));
+    Work { limit, ..running(key, empty, blocks) }
 }
 
 fn deletion(aggregate: &AggregateSummary, deletion: Deletion) -> Work {

@@ -1,6 +1,6 @@
 //! Jobs of the real binary: a number, progress, and what of both outlives a restart.
 
-use crate::files::{check, connect, fill};
+use crate::files::{check, connect, content, fill};
 use crate::place::Place;
 use serde_json::Value;
 
@@ -204,6 +204,46 @@ fn a_job_keeps_its_rate_over_restarts() {
     assert!(text.starts_with("stroop-jobs 2\n"), "older builds may read it: {text}");
     let (mut client, root) = connect(&place);
     check(&mut client, &root, &model);
+    server.stop();
+}
+
+/// A group that would have left in a second leaves as slowly as it was asked to, through a kill and
+/// a clean stop, until it is told otherwise.
+#[test]
+fn a_group_that_leaves_keeps_its_rate_over_restarts() {
+    let (place, server) = Place::with_volume_on("6x256M", ("3", "raid4"));
+    place.ok(&["aggr", "add", "a1", "--disks", "3", "--raid", "raid4"]);
+    let (mut client, root) = connect(&place);
+    let data = content(1, 64 << 20);
+    let file = client.create(&root, "file").unwrap();
+    client.write(&file, 0, &data, false).unwrap();
+    client.commit(&file).unwrap();
+    place.ok(&["sync"]);
+    let remove = ["aggr", "remove-group", "a1", "1", "--yes", "--rate"];
+    let refused = place.refused(&[&remove[..], &["1K"]].concat(), 2);
+    assert!(refused.contains("its rate is at least 1MiB a second"), "{refused}");
+    place.ok(&[&remove[..], &["1M"]].concat());
+    let check_rate = |rate: u64| {
+        let found = job(&place, 1);
+        assert_eq!((&found["state"], &found["kind"]), (&"running".into(), &"evacuation".into()));
+        assert_eq!(found["rate_limit_bytes_per_second"], rate, "{found}");
+    };
+    check_rate(1 << 20);
+    server.kill();
+    let server = place.serve();
+    check_rate(1 << 20);
+    let told = place.ok(&["job", "set", "1", "--rate", "2M"]);
+    assert!(told.contains("at most 2MiB a second"), "{told}");
+    server.stop();
+    let server = place.serve();
+    check_rate(2 << 20);
+    place.refused(&["job", "pause", "1"], 4);
+    assert!(place.ok(&["job", "set", "1", "--rate", "none"]).contains("no limit"));
+    place.ok(&["job", "wait", "1"]);
+    assert_eq!(place.json(&["aggr", "show", "a1"])["groups"], 1);
+    let (mut client, root) = connect(&place);
+    let file = client.lookup(&root, "file").unwrap();
+    assert!(client.read(&file).unwrap() == data);
     server.stop();
 }
 

@@ -56,7 +56,7 @@ impl Removals {
         let group = machine.choices.pick(&groups);
         if groups.len() > 1 {
             machine.trace.note(format!("group {group} is to leave"));
-            let asked = promise(|done| engine.remove_group(AGGREGATE, group, done));
+            let asked = promise(|done| engine.remove_group(AGGREGATE, group, None, done));
             self.under_way = Some(asked);
             self.has_begun = true;
         }

@@ -26,14 +26,21 @@ pub(crate) struct Cursor {
 }
 
 impl Refill {
-    /// Begins to empty an area: the next one of a group that is to leave, else the best one of a
-    /// group that has fewer than `wanted` empty ones.
-    pub(crate) fn begin_emptying(&mut self, wanted: u32) -> Option<(u32, u32, Cursor)> {
+    /// Begins to empty the next area of a group that is to leave.
+    pub(crate) fn begin_leaving(&mut self) -> Option<(u32, u32, Cursor)> {
         let mut leaving = (0..).zip(&mut self.groups).filter(|(_, group)| group.is_leaving);
         let next = leaving.find_map(|(number, group)| Some((number, group.next_to_leave()?)));
-        let (number, area) = next.or_else(|| self.best_to_empty(wanted))?;
+        next.map(|next| self.begin_area(next))
+    }
+
+    /// Begins to empty the best area of a group that has fewer than `wanted` empty ones.
+    pub(crate) fn begin_emptying(&mut self, wanted: u32) -> Option<(u32, u32, Cursor)> {
+        self.best_to_empty(wanted).map(|best| self.begin_area(best))
+    }
+
+    fn begin_area(&mut self, (number, area): (u32, u32)) -> (u32, u32, Cursor) {
         let stripe = self.groups[number as usize].begin_emptying(area);
-        Some((number, area, Cursor { disk: 0, stripe }))
+        (number, area, Cursor { disk: 0, stripe })
     }
 
     fn best_to_empty(&self, wanted: u32) -> Option<(u32, u32)> {

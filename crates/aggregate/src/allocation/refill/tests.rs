@@ -47,7 +47,7 @@ fn an_area_is_left_that_need_not_be_emptied_any_more() {
     refill.leave_areas();
     assert!(!refill.is_emptying(group, area));
     refill.set_leaving(Some(1));
-    let (group, area, _) = refill.begin_emptying(1).unwrap();
+    let (group, area, _) = refill.begin_leaving().unwrap();
     assert_eq!(group, 1);
     refill.leave_areas();
     assert!(refill.is_emptying(group, area), "it is to leave");
@@ -64,14 +64,15 @@ fn others_are_emptied_while_a_group_waits_to_leave() {
     let mut refill = two_groups([90, 0]);
     refill.set_leaving(Some(1));
     for _ in 0..refill.groups[1].areas.areas() {
-        let (group, area, _) = refill.begin_emptying(1).unwrap();
+        let (group, area, _) = refill.begin_leaving().unwrap();
         assert_eq!(group, 1);
         refill.end_emptying(group, area);
     }
+    assert_eq!(refill.begin_leaving(), None);
     let (group, area, _) = refill.begin_emptying(1).unwrap();
     assert_eq!(group, 0);
     refill.end_emptying(group, area);
-    let (group, ..) = refill.begin_emptying(1).unwrap();
+    let (group, ..) = refill.begin_leaving().unwrap();
     assert_eq!(group, 1, "it is tried again");
 }
 

@@ -145,11 +145,12 @@ impl Device {
     }
 
     /// The same the other way about, with the label last: whoever is cut off finds by the label
-    /// that there is something left to erase.
+    /// that there is something left to erase. What a power cut could tear of a label would be
+    /// nobody's, so the last label has all it says in one sector.
     pub fn erase_label_last(self: &Arc<Self>, done: DeviceDone<()>) {
         let this = Arc::clone(self);
         let erased = move |outcome: Result<(), MediaError>| match outcome {
-            Ok(()) => this.erase_label(done),
+            Ok(()) => this.erase_in_one_sector(done),
             Err(error) => done(Err(error)),
         };
         // All but the two copies of the label.
@@ -157,6 +158,15 @@ impl Device {
         let last_start = self.disk.size_blocks() - PROBED_BLOCKS as u64;
         let first = (LABEL_BLOCK + 1, zeros());
         write_in_order(&self.disk, first, (last_start, zeros()), Box::new(erased));
+    }
+
+    fn erase_in_one_sector(self: &Arc<Self>, done: DeviceDone<()>) {
+        let this = Arc::clone(self);
+        let shortened = move |outcome: Result<(), MediaError>| match outcome {
+            Ok(()) => this.erase_label(done),
+            Err(error) => done(Err(error)),
+        };
+        self.update_label(|label| *label = label.in_one_sector(), Box::new(shortened));
     }
 
     fn change_label(self: &Arc<Self>, change: impl FnOnce(&mut LabelState), done: DeviceDone<()>) {

@@ -243,13 +243,16 @@ fn an_erased_disk_is_unused() {
 }
 
 /// A disk of which all but the label was erased looked like somebody's when the label had gone
-/// first and the power then.
+/// first and the power then, and when the power cut tore the last label.
 #[test]
 fn a_disk_that_is_erased_label_last_is_unused_or_has_its_label() {
-    for steps in 0..40 {
+    let fates = [Fate::AllLost, Fate::AllTorn, Fate::Each, Fate::Each, Fate::Each];
+    for (steps, fate) in (0..60).flat_map(|steps| fates.map(|fate| (steps, fate))) {
         let world = SimulatedWorld::new(steps);
         let disk: Arc<dyn Disk> = world.add_disk("a", SIZE);
-        let made = world.wait(|done| initialize(Arc::clone(&disk), label(), done)).unwrap();
+        // Several sectors have something of it.
+        let label = DiskLabel { trusted_cp: 7.into(), ..label() };
+        let made = world.wait(|done| initialize(Arc::clone(&disk), label, done)).unwrap();
         let device = Arc::new(made);
         let superblock = Arc::new(Block::from_prefix(b"content"));
         assert_eq!(world.wait(|done| device.write_superblock(1, superblock, done)), Ok(()));
@@ -258,7 +261,7 @@ fn a_disk_that_is_erased_label_last_is_unused_or_has_its_label() {
             world.step();
         }
         drop((device, disk));
-        world.power_cut_with(Fate::AllLost);
+        world.power_cut_with(fate);
         let disk: Arc<dyn Disk> = world.disk("a").unwrap();
         if let Ok(device) = world.wait(|done| open(Arc::clone(&disk), done)) {
             assert_eq!(world.wait(|done| Arc::new(device).erase_label_last(done)), Ok(()));

@@ -327,6 +327,26 @@ impl DiskLabel {
         label
     }
 
+    /// The label of the same disk as a spare, with nothing beyond the first sector: a power cut
+    /// that meets its erasure leaves all of it or nothing.
+    #[must_use]
+    pub fn in_one_sector(&self) -> Self {
+        let mut label = Self::empty();
+        label.disk = self.disk;
+        label.aggregate = self.aggregate;
+        label.aggregate_name = self.aggregate_name;
+        label.created_nanoseconds = self.created_nanoseconds;
+        label.sequence = self.sequence;
+        label.data_regions = self.data_regions;
+        label.group_index = self.group_index;
+        label.groups_count = self.groups_count;
+        label.role = DiskRole::Spare.number();
+        label.rotational = self.rotational;
+        label.medium = self.medium;
+        label.medium_unit_bytes = self.medium_unit_bytes;
+        label
+    }
+
     /// Whether the block says that it is a label, right or wrong.
     #[must_use]
     pub fn is_claimed_by(block: &Block) -> bool {

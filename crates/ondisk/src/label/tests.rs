@@ -49,6 +49,22 @@ fn media_are_recorded_and_labels_of_earlier_versions_have_none() {
 }
 
 #[test]
+fn the_last_label_of_a_disk_fits_a_sector() {
+    let mut label = example();
+    label.set_medium(Medium::Ssd(4 << 20));
+    label.trusted_cp = U64::new(7);
+    label.set_number(3);
+    let block = label.in_one_sector().to_block();
+    assert!(block.bytes()[512..].iter().all(|byte| *byte == 0));
+    let read = DiskLabel::from_block(&block).unwrap();
+    assert_eq!(
+        (read.disk, read.aggregate, read.name()),
+        (label.disk, label.aggregate, Some("pool"))
+    );
+    assert_eq!((read.medium(), read.disk_role()), (label.medium(), Some(DiskRole::Spare)));
+}
+
+#[test]
 fn a_number_is_that_of_the_disk_which_got_it() {
     let mut label = example();
     assert_eq!(label.number(), None);

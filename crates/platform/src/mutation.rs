@@ -250,6 +250,8 @@ rules! {
         "the labels of an aggregate are erased before it is noted that it is deleted"
     DiskNameUnnoted "disk-name-unnoted"
         "the short name of a disk is shown and not kept"
+    JobRateForgotten "job-rate-forgotten"
+        "after a start work goes on as fast as it can though its job has a rate"
     SealUnchecked "seal-unchecked"
         "a handle is taken from a client without a look at its code"
     VerifierKept "verifier-kept"

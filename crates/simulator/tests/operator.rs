@@ -30,6 +30,8 @@ fn an_operator_finds_nothing_and_meets_what_matters() {
         "operator: disk replace",
         "operator: disk zero",
         "operator: disks join",
+        "operator: a group leaves",
+        "operator: jobs changed",
         "operator: a disk of the aggregate goes",
         "operator: a disk that went is there again",
         "operator: work with disks is over",

@@ -5,6 +5,7 @@
 use super::desk::Asked;
 use super::disks::path_of;
 use super::expected::{depends_on_background, is_of_disks, takes_room};
+use super::jobs::check_engine;
 use super::life::OperatorLife;
 use super::names::{TYPED_SHORT, disks_of};
 use super::turns::Answer;
@@ -18,7 +19,7 @@ pub(super) const STEPS_PER_TURN: u32 = 8;
 
 impl OperatorLife<'_> {
     pub(super) const fn typist(&mut self) -> Typist<'_> {
-        Typist { choices: &mut self.typed, expected: &self.expected }
+        Typist { choices: &mut self.typed, expected: &self.expected, jobs: &self.jobs_seen }
     }
 
     /// The operator types something, or looks at what the last call has done.
@@ -103,6 +104,7 @@ impl OperatorLife<'_> {
         let Asked::Request(request) = &asked else {
             return answer.map(drop).map_err(|error| wrong(&asked, &error.to_string()));
         };
+        self.check_jobs(&asked, request, &answer)?;
         match (self.expected.after(request), answer) {
             (Ok(after), Ok(reply)) => {
                 self.machine.trace.note(format!("granted: {}", request.name()));
@@ -130,6 +132,7 @@ impl OperatorLife<'_> {
                 self.machine.trace.meet(match &**request {
                     _ if is_of_disks(request) => "operator: a call refused by work with disks",
                     Request::ScrubChange(_) => "operator: a call refused by a scrub",
+                    Request::JobChange(_) => "operator: a call refused by a job",
                     _ => "operator: a call refused for want of room",
                 });
                 self.is_to_look = true;
@@ -169,6 +172,23 @@ impl OperatorLife<'_> {
         }
         let text = format!("clients are let in by {told:?}, the rules are {expected:?}");
         Err(Finding::Operator { asked: "who is let in".to_owned(), wrong: text })
+    }
+
+    /// Whether what an answer tells of jobs is what was set, and what the engine does.
+    fn check_jobs(
+        &mut self,
+        asked: &Asked,
+        request: &Request,
+        answer: &Answer,
+    ) -> Result<(), Finding> {
+        self.jobs_seen.note_call(request, answer.is_ok());
+        let Ok(reply) = answer else { return Ok(()) };
+        let is_wrong = |text: String| wrong(asked, &text);
+        self.jobs_seen.take_in(reply).map_err(is_wrong)?;
+        match reply {
+            Reply::JobList(list) => check_engine(&self.machine, list).map_err(is_wrong),
+            _ => Ok(()),
+        }
     }
 
     /// What is typed for a call: short names now and then.
@@ -214,6 +234,8 @@ const fn met(request: &Request) -> &'static str {
         Request::DiskReplace(_) => "operator: disk replace",
         Request::DiskZero(_) => "operator: disk zero",
         Request::AggregateAdd(_) => "operator: disks join",
+        Request::GroupRemove(_) => "operator: a group leaves",
+        Request::JobChange(_) => "operator: jobs changed",
         _ => "operator: other calls",
     }
 }
@@ -227,7 +249,7 @@ fn is_excused(request: &Request, error: &AdminError) -> bool {
                 || is_full && takes_room(request)
                 || matches!(request, Request::VolumeResize(_)) && is_too_small(error)
         }
-        Code::NotFound => is_of_disks(request),
+        Code::NotFound => is_of_disks(request) || matches!(request, Request::JobChange(_)),
         _ => false,
     }
 }

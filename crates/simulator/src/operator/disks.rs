@@ -78,10 +78,15 @@ impl DiskBook {
         self.doubtful.insert(disk.to_owned());
     }
 
+    /// Each disk may go.
+    pub(super) fn doubt_all(&mut self) {
+        self.doubtful.append(&mut self.owned);
+    }
+
     /// Work with disks was cut off: of no disk is it clear whose it is, unless there was no work.
     pub(super) fn doubt_unless_clear(&mut self) {
         if !self.is_clear() {
-            self.doubtful.append(&mut self.owned);
+            self.doubt_all();
         }
     }
 

@@ -139,6 +139,11 @@ impl Expected {
             }
             Request::DiskReplace(wanted) => self.replace(wanted)?,
             Request::DiskClear(wanted) => self.disks.check_known(&wanted.disk)?,
+            Request::GroupRemove(wanted) => {
+                self.check_aggregate(&wanted.name)?;
+                // Its disks leave at some time, and nobody has said which they are.
+                self.disks.doubt_all();
+            }
             Request::DiskZero(wanted) => {
                 self.disks.check_free(&wanted.disk)?;
                 self.disks.doubt(&wanted.disk);
@@ -312,6 +317,7 @@ pub(super) const fn is_dry(request: &Request) -> bool {
         Request::DiskFail(wanted) => wanted.dry_run,
         Request::DiskReplace(wanted) => wanted.dry_run,
         Request::DiskZero(wanted) => wanted.dry_run,
+        Request::GroupRemove(wanted) => wanted.dry_run,
         Request::VolumeCreate(wanted) => wanted.dry_run,
         Request::VolumeDelete(wanted) => wanted.dry_run,
         Request::VolumeResize(wanted) => wanted.dry_run,
@@ -323,10 +329,10 @@ pub(super) const fn is_dry(request: &Request) -> bool {
     }
 }
 
-/// Whether a call may be refused because of what goes on in the background: scrubs, and work with
+/// Whether a call may be refused because of what goes on in the background: jobs, and work with
 /// disks.
 pub(super) const fn depends_on_background(request: &Request) -> bool {
-    matches!(request, Request::ScrubChange(_)) || is_of_disks(request)
+    matches!(request, Request::ScrubChange(_) | Request::JobChange(_)) || is_of_disks(request)
 }
 
 /// Whether a call changes whose the disks are.
@@ -340,6 +346,7 @@ pub(super) const fn is_of_disks(request: &Request) -> bool {
             | Request::DiskReplace(_)
             | Request::DiskClear(_)
             | Request::DiskZero(_)
+            | Request::GroupRemove(_)
     )
 }
 

@@ -8,6 +8,7 @@ use super::desk::{Asked, Desk};
 use super::disks::DiskBook;
 use super::events::EventBook;
 use super::expected::{Expected, is_of_disks, is_worked_on};
+use super::jobs::JobBook;
 use super::names::NameBook;
 use super::outside::StateFiles;
 use crate::faults::losses::Losses;
@@ -64,6 +65,7 @@ pub(super) struct OperatorLife<'a> {
     pub(super) files: StateFiles,
     pub(super) events_seen: EventBook,
     pub(super) names_seen: NameBook,
+    pub(super) jobs_seen: JobBook,
     pub(super) expected: Expected,
     /// The last call changed something, and nobody has looked at that.
     pub(super) is_to_look: bool,
@@ -126,6 +128,7 @@ pub(crate) fn live(seed: u64, lives: &Lives, trace: &mut Trace) -> Result<(), Fi
         files,
         events_seen: EventBook::default(),
         names_seen: NameBook::default(),
+        jobs_seen: JobBook::default(),
         expected: Expected::new(raid, disks),
         is_to_look: false,
         tenants: Vec::new(),

@@ -38,6 +38,7 @@ impl OperatorLife<'_> {
                 _ => Ok(()),
             };
         };
+        self.jobs_seen.note_call(request, answer.is_ok());
         let after = self.expected.after(request);
         match (after, answer) {
             (Ok(after), Ok(_)) => self.expected = after,
@@ -142,6 +143,7 @@ impl OperatorLife<'_> {
         is_closed: bool,
     ) -> Result<(), Finding> {
         let Asked::Request(request) = asked else { return Ok(()) };
+        self.jobs_seen.note_call(request, answer.is_ok());
         match (self.expected.after(request), answer) {
             (_, Err(error)) => self.machine.trace.note(format!("refused, away: {error}")),
             (Err(code), Ok(reply)) => {

@@ -11,6 +11,9 @@ use crate::machine::AGGREGATE;
 use crate::seed::finding::Finding;
 use admin_api::{Reply, Request, VolumeFilter};
 
+/// Of 100 jobs that are slow or wait at a rest, those that are let go.
+const RELEASE_PERCENT: u64 = 60;
+
 impl OperatorLife<'_> {
     /// Everything is durable and as it should be.
     pub(super) fn rest(&mut self) -> Result<(), Finding> {
@@ -51,9 +54,24 @@ impl OperatorLife<'_> {
             Request::AggregateList,
             Request::DiskList,
         ];
+        self.release_jobs()?;
         self.settle_disks()?;
         looks.into_iter().try_for_each(|look| self.call(Asked::Request(Box::new(look))))?;
         self.check_events()
+    }
+
+    /// Jobs go on as the operator said; then most go on as fast as they can.
+    fn release_jobs(&mut self) -> Result<(), Finding> {
+        self.call(Asked::Request(Box::new(Request::JobList)))?;
+        for number in self.jobs_seen.open() {
+            if !self.typed.chance(RELEASE_PERCENT) {
+                continue;
+            }
+            if let Some(request) = self.jobs_seen.release(number) {
+                self.call(Asked::Request(Box::new(request)))?;
+            }
+        }
+        Ok(())
     }
 
     /// Work with disks comes to its end, as far as it does so soon; then it is clear whose they
@@ -67,7 +85,10 @@ impl OperatorLife<'_> {
         let reply = self.read(Request::AggregateList)?;
         let Reply::AggregateList(list) = reply else { return Ok(()) };
         for aggregate in list.iter().filter(|aggregate| aggregate.name == AGGREGATE) {
-            self.expected.disks.settle(&aggregate.disks);
+            // The disks of a group that leaves go later.
+            if aggregate.leaving.is_none() {
+                self.expected.disks.settle(&aggregate.disks);
+            }
         }
         if self.expected.disks.is_clear() {
             self.machine.trace.meet("operator: work with disks is over");

@@ -35,6 +35,7 @@ impl OperatorLife<'_> {
         let mut after = self.cut_off.take();
         if let Some(Asked::Request(request)) = pending {
             self.machine.trace.note(format!("cut off: {request:?}"));
+            self.jobs_seen.note_call(&request, false);
             after = self.expected.after(&request).ok();
             if let Some(after) = &mut after {
                 // They join one after the other; those of a new aggregate once it is made.
@@ -76,6 +77,8 @@ impl OperatorLife<'_> {
         if self.expected.is_made {
             self.check_clients()?;
             self.check_media()?;
+            // What was set of them before is known to the engine from its first work on.
+            self.call(Asked::Request(Box::new(Request::JobList)))?;
         }
         Ok(())
     }

@@ -4,15 +4,16 @@
 //! that they come again.
 
 use super::expected::{Expected, WORKED_ON, is_worked_on};
+use super::jobs::JobBook;
 use crate::machine::AGGREGATE;
 use crate::seed::choices::Choices;
 use admin_api::requests::VOLUME_BYTES_MIN;
 use admin_api::{
     Access, AggregateAdd, AggregateSet, DiskClear, DiskFail, DiskReplace, DiskZero, ExportAdd,
-    ExportRemove, ExportRule, MapShow, MountCreate, MountRemove, Named, Network, Owner, Request,
-    ScrubAction, ScrubChange, SnapshotDelete, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove,
-    Squash, TieringPolicy, VolumeCreate, VolumeDelete, VolumeFilter, VolumeOffline, VolumeRename,
-    VolumeResize, VolumeSet,
+    ExportRemove, ExportRule, GroupRemove, JobAction, JobChange, MapShow, MountCreate, MountRemove,
+    Named, Network, Owner, RateLimit, Request, ScrubAction, ScrubChange, SnapshotDelete,
+    SnapshotName, SnapshotRestore, SpareAdd, SpareRemove, Squash, TieringPolicy, VolumeCreate,
+    VolumeDelete, VolumeFilter, VolumeOffline, VolumeRename, VolumeResize, VolumeSet,
 };
 use std::net::Ipv4Addr;
 
@@ -29,11 +30,16 @@ const DRY_PERCENT: u64 = 12;
 
 /// Of 100 calls, those about disks.
 const DISKS_PERCENT: u64 = 20;
+/// Of 100 other calls, those about jobs.
+const JOBS_PERCENT: u64 = 8;
+/// How fast work may go.
+const RATES: [Option<u64>; 3] = [None, Some(1 << 20), Some(1 << 30)];
 
 /// Whoever types.
 pub(super) struct Typist<'a> {
     pub(super) choices: &'a mut Choices,
     pub(super) expected: &'a Expected,
+    pub(super) jobs: &'a JobBook,
 }
 
 impl Typist<'_> {
@@ -41,6 +47,9 @@ impl Typist<'_> {
     pub(super) fn next(&mut self) -> Request {
         if self.choices.chance(DISKS_PERCENT) {
             return self.of_disks();
+        }
+        if self.choices.chance(JOBS_PERCENT) {
+            return self.of_jobs();
         }
         match self.choices.below(100) {
             0..16 => Request::VolumeCreate(self.volume_create()),
@@ -240,7 +249,7 @@ impl Typist<'_> {
     /// A call about disks.
     fn of_disks(&mut self) -> Request {
         let dry_run = self.is_dry();
-        match self.choices.below(20) {
+        match self.choices.below(22) {
             0..6 => {
                 let count = 1 + self.choices.index(2);
                 let (aggregate, disks) = (self.aggregate(), self.free_disks(count));
@@ -266,17 +275,44 @@ impl Typist<'_> {
                     replacement,
                     force: true,
                     abandoned: Vec::new(),
-                    rate_bytes_per_second: None,
+                    rate_bytes_per_second: self.choices.pick(&RATES),
                     dry_run,
                 })
             }
             15..18 => self.aggregate_add(dry_run),
-            18 => Request::DiskClear(DiskClear { disk: self.known_disk(), dry_run }),
+            18..20 => Request::GroupRemove(self.group_remove(dry_run)),
+            20 => Request::DiskClear(DiskClear { disk: self.known_disk(), dry_run }),
             _ => {
                 let disk = self.free_disks(1).pop().unwrap_or_default();
                 Request::DiskZero(DiskZero { disk, dry_run })
             }
         }
+    }
+
+    /// A group leaves, or stays after all.
+    fn group_remove(&mut self, dry_run: bool) -> GroupRemove {
+        let (name, group) = (self.aggregate(), self.choices.below(3) as u32);
+        let cancel = !dry_run && self.choices.chance(20);
+        let rate_bytes_per_second = self.choices.pick(&RATES).filter(|_| !cancel);
+        GroupRemove { name, group, cancel, rate_bytes_per_second, dry_run }
+    }
+
+    /// A call about a job that was seen, or a look at all of them.
+    fn of_jobs(&mut self) -> Request {
+        let open = self.jobs.open();
+        if open.is_empty() || self.choices.chance(40) {
+            return Request::JobList;
+        }
+        let job = self.choices.pick(&open);
+        let rate = self.choices.pick(&RATES).map_or(RateLimit::None, RateLimit::BytesPerSecond);
+        let (action, rate) = match self.choices.below(10) {
+            0..5 => (JobAction::Set, Some(rate)),
+            5..7 => (JobAction::Pause, None),
+            7 => (JobAction::Resume, Some(rate)),
+            8 => (JobAction::Resume, None),
+            _ => (JobAction::Cancel, None),
+        };
+        Request::JobChange(JobChange { job, action, rate })
     }
 
     fn aggregate_add(&mut self, dry_run: bool) -> Request {
@@ -329,8 +365,7 @@ impl Typist<'_> {
             [ScrubAction::Start, ScrubAction::Pause, ScrubAction::Resume, ScrubAction::Stop];
         let action = self.choices.pick(&actions);
         let starts = matches!(action, ScrubAction::Start | ScrubAction::Resume);
-        let rate = self.choices.pick(&[None, Some(1 << 20), Some(1 << 30)]);
-        let rate_bytes_per_second = rate.filter(|_| starts);
+        let rate_bytes_per_second = self.choices.pick(&RATES).filter(|_| starts);
         Request::ScrubChange(ScrubChange { aggregate, action, rate_bytes_per_second })
     }
 }

@@ -94,6 +94,7 @@ pub fn lives_of(rule: Rule) -> Lives {
             | Rule::RenameForgotten
             | Rule::DeletionUnnoted
             | Rule::DiskNameUnnoted
+            | Rule::JobRateForgotten
             | Rule::OfflineForgotten
             | Rule::ChangeAnsweredEarly
             | Rule::RulesToldEarly

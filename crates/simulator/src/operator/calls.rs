@@ -174,7 +174,7 @@ impl OperatorLife<'_> {
         Err(Finding::Operator { asked: "who is let in".to_owned(), wrong: text })
     }
 
-    /// Whether what an answer tells of jobs is what was set, and what the engine does.
+    /// Whether the jobs of an answer have the rates and pauses that were set, and the engine too.
     fn check_jobs(
         &mut self,
         asked: &Asked,

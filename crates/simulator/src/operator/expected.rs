@@ -329,8 +329,7 @@ pub(super) const fn is_dry(request: &Request) -> bool {
     }
 }
 
-/// Whether a call may be refused because of what goes on in the background: jobs, and work with
-/// disks.
+/// Whether jobs in the background, or work with disks, may have a call refused.
 pub(super) const fn depends_on_background(request: &Request) -> bool {
     matches!(request, Request::ScrubChange(_) | Request::JobChange(_)) || is_of_disks(request)
 }

@@ -1,8 +1,8 @@
-//! The jobs that an operator has seen: what was set of them stays so, through every end of the
-//! node, and the engine goes as they say.
+//! The jobs that an operator has seen. A job keeps its rate, and its pause, through every end of
+//! the node, and the engine works at the rates that the list of jobs shows.
 //!
-//! Invariants: a job that is not over is in every list. What was answered of its rate, and of
-//! whether it waits, is shown until another call changes it; the engine has the same rates.
+//! Invariants: each list has every job that is not over. A rate or a pause that was answered is
+//! shown until another call changes it.
 //!
 //! Fails: with what an answer shows against that.
 

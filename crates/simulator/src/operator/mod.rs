@@ -11,7 +11,7 @@
 //! | `outside` | the ports of management: disks, journals, front ends, process |
 //! | `expected` | what an operator should see, naively: lists of volumes, snapshots, rules |
 //! | `disks` | whose the disks are |
-//! | `jobs` | what was set of jobs, as an operator was told: it stays so |
+//! | `jobs` | the rates and pauses of jobs, as an operator was told: they stay so |
 //! | `events` | what happened, as an operator was told: it stays so |
 //! | `names` | what disks were called, as an operator was told: it stays so |
 //! | `views` | what an operator sees, against that |

@@ -77,7 +77,7 @@ impl OperatorLife<'_> {
         if self.expected.is_made {
             self.check_clients()?;
             self.check_media()?;
-            // What was set of them before is known to the engine from its first work on.
+            // The engine has the rates of jobs again.
             self.call(Asked::Request(Box::new(Request::JobList)))?;
         }
         Ok(())

@@ -160,7 +160,7 @@ fn check_aggregate(expected: &Expected, info: &AggregateInfo) -> Checked {
         same("its area cleaning", &is_on, &info.area_cleaning)?;
     }
     let sum = info.used_bytes + info.reserve_bytes + info.free_bytes;
-    // What is free of a group that leaves is nobody's room. How much that is, is counted late.
+    // The free blocks of a group that leaves are nobody's room. They are counted some time later.
     let leaving = info.leaving.map_or(0..=0, |leaving| match leaving.used_bytes {
         Some(used) => {
             let free = leaving.size_bytes.saturating_sub(used);

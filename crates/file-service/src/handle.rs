@@ -149,6 +149,34 @@ impl SealedHandle {
     }
 }
 
+/// Opens handles of one volume. A client mostly sends the handle that it sent last, so a handle
+/// equal to the last one that was opened is not verified again. Make a new one when the key may
+/// have changed.
+pub struct Opener {
+    key: HandleKey,
+    last: Option<SealedHandle>,
+}
+
+impl Opener {
+    /// Opens what `key` seals.
+    #[must_use]
+    pub const fn new(key: HandleKey) -> Self {
+        Self { key, last: None }
+    }
+
+    /// As [`SealedHandle::open`].
+    ///
+    /// # Errors
+    /// [`FsError::BadHandle`] if it was not sealed with the key.
+    pub fn open(&mut self, sealed: SealedHandle) -> Result<FileHandle, FsError> {
+        if self.last != Some(sealed) {
+            sealed.open(&self.key)?;
+            self.last = Some(sealed);
+        }
+        Ok(sealed.claimed)
+    }
+}
+
 /// A hold of a file (`FileService::hold`), for its release.
 ///
 /// Holds are kept in memory. When an aggregate was away they are gone, and the same file may have
@@ -196,10 +224,15 @@ mod tests {
         assert_eq!(open(&sealed, &KEY), Ok(handle()));
         assert_eq!(open(&sealed, &HandleKey([8; 16])), Err(FsError::BadHandle));
         assert_eq!(open(&sealed[..FileHandle::SIZE], &KEY), Err(FsError::BadHandle));
+        let mut opener = Opener::new(KEY);
         for bit in 0..sealed.len() * 8 {
             let mut wrong = sealed;
             wrong[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(open(&wrong, &KEY), Err(FsError::BadHandle), "bit {bit}");
+            let mut opened =
+                |bytes: &[u8]| SealedHandle::parse(bytes).and_then(|it| opener.open(it));
+            assert_eq!(opened(&wrong), Err(FsError::BadHandle), "bit {bit}");
+            assert_eq!(opened(&sealed), Ok(handle()), "behind a wrong one");
         }
     }
 

@@ -37,7 +37,7 @@ pub use attributes::{Attributes, FileKind, FileSystemStatistics, SetAttributes, 
 pub use caller::{Caller, Durability};
 pub use calls::{Call, CallKind, Done, FileService, Limits, OpenUse, Reply, Request};
 pub use error::FsError;
-pub use handle::{FileHandle, HandleKey, Hold, SealedHandle};
+pub use handle::{FileHandle, HandleKey, Hold, Opener, SealedHandle};
 pub use requests::{
     Allocation, CommitResult, CreateMode, DirectoryEntry, DirectoryPage, Entry, NewNode,
     NodeChange, ReadData, RenameFlags, SeekTarget, Stability, WriteResult, XattrSetMode,

@@ -38,6 +38,10 @@ const DATA_BYTES_MAX: u64 = 9000;
 struct Policy;
 
 impl ExportPolicy for Policy {
+    fn generation(&self) -> Option<u64> {
+        Some(0)
+    }
+
     fn handle_key(&self, volume: VolumeUuid) -> Option<HandleKey> {
         (volume.half() <= 2).then_some(EveryClient::KEY)
     }

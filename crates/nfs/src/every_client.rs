@@ -23,6 +23,10 @@ impl EveryClient {
 }
 
 impl ExportPolicy for EveryClient {
+    fn generation(&self) -> Option<u64> {
+        Some(0)
+    }
+
     fn handle_key(&self, _: VolumeUuid) -> Option<HandleKey> {
         Some(Self::KEY)
     }

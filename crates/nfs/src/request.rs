@@ -14,8 +14,8 @@ use crate::refusals::Refusals;
 use crate::reply_cache::ReplyCache;
 use crate::wire::{self, SealedBytes};
 use file_service::{
-    Attributes, Caller, Done, FileHandle, FileService, FsError, HandleKey, Limits, SealedHandle,
-    calls,
+    Attributes, Caller, Done, FileHandle, FileService, FsError, HandleKey, Limits, Opener,
+    SealedHandle, calls,
 };
 use onc_rpc::{Call, Credential, Payload, Reader, Record, ReplyError, Writer, XdrError};
 use platform::Clock;
@@ -81,12 +81,11 @@ pub struct Session {
     _open: Option<Open>,
 }
 
-/// What the policy said of a volume, in one of its generations.
-#[derive(Clone, Copy)]
+/// The key and the rule of a volume, in one generation of the policy, and the handle opened last.
 struct Known {
     generation: u64,
     volume: VolumeUuid,
-    key: HandleKey,
+    opener: Opener,
     access: ExportAccess,
 }
 
@@ -168,17 +167,18 @@ impl Subject {
         };
         // Before the answers, so that they are of this generation or of a later one.
         let generation = context.policy.generation();
-        let known = session.known.filter(|known| {
+        let known = session.known.as_mut().filter(|known| {
             known.volume == sealed.volume() && Some(known.generation) == generation
         });
         let (file, access) = match known {
-            Some(known) => (sealed.open(&known.key)?, known.access),
+            Some(known) => (known.opener.open(sealed)?, known.access),
             None => {
-                let (volume, key) = (sealed.volume(), context.key(sealed.volume())?);
-                let file = sealed.open(&key)?;
+                let volume = sealed.volume();
+                let mut opener = Opener::new(context.key(volume)?);
+                let file = opener.open(sealed)?;
                 let rule = context.policy.rule(volume, session.client);
                 let access = rule.ok_or_else(|| denied(session, FsError::AccessDenied))?;
-                let known = |generation| Known { generation, volume, key, access };
+                let known = |generation| Known { generation, volume, opener, access };
                 session.known = generation.map(known);
                 (file, access)
             }

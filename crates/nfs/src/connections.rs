@@ -11,7 +11,23 @@ use std::sync::Arc;
 #[derive(Default)]
 struct State {
     next: u64,
-    open: HashMap<IpAddr, BTreeSet<u64>>,
+    open: HashMap<IpAddr, Arc<OfClient>>,
+}
+
+/// The open connections of one client. Once the last one has closed it stays empty: connections
+/// that the client opens later are in a new one.
+#[derive(Default)]
+pub(crate) struct OfClient(Mutex<BTreeSet<u64>>);
+
+impl OfClient {
+    /// Whether a copy of a call that was answered over a connection may still be read late: over
+    /// another connection that the client has open. `None` if no connection is left here: the
+    /// caller must look the client up again.
+    pub(crate) fn may_bring(&self, answered: u64) -> Option<bool> {
+        let open = self.0.lock();
+        let oldest = *open.first()?;
+        Some(open.len() > 1 || oldest < answered)
+    }
 }
 
 /// See the module.
@@ -31,13 +47,13 @@ impl Connections {
         let mut state = self.0.lock();
         let number = state.next;
         state.next += 1;
-        state.open.entry(client).or_default().insert(number);
+        state.open.entry(client).or_default().0.lock().insert(number);
         (number, Open { connections: Arc::clone(self), client, number })
     }
 
     /// How many are open.
     pub(crate) fn count(&self) -> u64 {
-        self.0.lock().open.values().map(|open| open.len() as u64).sum()
+        self.0.lock().open.values().map(|open| open.0.lock().len() as u64).sum()
     }
 
     /// A number for what is no connection: a datagram.
@@ -47,23 +63,27 @@ impl Connections {
         state.next - 1
     }
 
-    /// Whether a copy of a call that was answered over a connection may still be read late:
-    /// over another connection that the client has open.
+    /// The connections of a client that has any.
+    pub(crate) fn of(&self, client: IpAddr) -> Option<Arc<OfClient>> {
+        self.0.lock().open.get(&client).map(Arc::clone)
+    }
+
+    /// As [`OfClient::may_bring`]; false for a client without a connection.
     pub(crate) fn may_bring(&self, client: IpAddr, answered: u64) -> bool {
-        let state = self.0.lock();
-        let Some(open) = state.open.get(&client) else { return false };
-        open.len() > 1 || open.first().is_some_and(|oldest| *oldest < answered)
+        self.of(client).and_then(|open| open.may_bring(answered)).unwrap_or(false)
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
         let mut state = self.connections.0.lock();
-        if let Some(open) = state.open.get_mut(&self.client) {
-            open.remove(&self.number);
-            if open.is_empty() {
-                state.open.remove(&self.client);
-            }
+        let Some(of_client) = state.open.get(&self.client) else { return };
+        let mut open = of_client.0.lock();
+        open.remove(&self.number);
+        let is_last = open.is_empty();
+        drop(open);
+        if is_last {
+            state.open.remove(&self.client);
         }
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! Fails: [`Once::Refused`]; an answer that is lost makes the RPC layer answer `SYSTEM_ERR`.
 
-use crate::reply_cache::{Begin, Key};
+use crate::reply_cache::{Begin, Begun, Key};
 use crate::request::{Context, Session};
 use onc_rpc::{Call, Payload, Replier, ReplyError, Writer};
 use platform::mutation::{self, Rule};
@@ -48,10 +48,9 @@ pub(crate) fn once(
     if !is_admitted && !context.replies.knows(&key, session.number) {
         return Once::Do(Way::unkept(replier));
     }
-    let now_nanoseconds = context.clock.monotonic_nanoseconds();
-    match context.replies.begin(key, session.number, now_nanoseconds, replier) {
-        Begin::Fresh(replier) => {
-            let recorded = Recorded { context: Arc::clone(context), key, finished: false };
+    match context.replies.begin(key, session.number, &*context.clock, replier) {
+        Begin::Fresh(replier, begun) => {
+            let recorded = Recorded { context: Arc::clone(context), begun: Some(begun) };
             return Once::Do(Way { replier, recorded: Some(recorded) });
         }
         Begin::Refused(replier) => return Once::Refused(Way::unkept(replier), key),
@@ -71,37 +70,35 @@ pub(crate) fn once(
 /// A call that the reply cache knows.
 struct Recorded {
     context: Arc<Context>,
-    key: Key,
-    finished: bool,
+    /// `None` after the cache was told that the call ended.
+    begun: Option<Begun>,
 }
 
 impl Recorded {
     /// The call has these results; gives the newest copy of it, if that is not the first.
     fn finish(mut self, results: &[u8]) -> Option<Replier> {
-        self.finished = true;
+        let begun = self.begun.take()?;
         let now = self.context.clock.monotonic_nanoseconds();
-        self.context.replies.finish(&self.key, now, results)
+        self.context.replies.finish(begun, now, results)
     }
 
     /// The call is not done, and its client comes later; gives the newest copy of it, if that is
     /// not the first.
     fn put_off(mut self) -> Option<Replier> {
-        self.finished = true;
-        self.context.replies.put_off(&self.key)
+        self.context.replies.put_off(self.begun.take()?)
     }
 
     /// The call is not done; gives the newest copy of it, if that is not the first.
     fn forget(mut self) -> Option<Replier> {
-        self.finished = true;
-        self.context.replies.forget(&self.key)
+        self.context.replies.forget(self.begun.take()?)
     }
 }
 
 impl Drop for Recorded {
     fn drop(&mut self) {
-        if !self.finished {
+        if let Some(begun) = self.begun.take() {
             // The answer was lost. That is what the newest copy is told, too.
-            drop(self.context.replies.forget(&self.key));
+            drop(self.context.replies.forget(begun));
         }
     }
 }

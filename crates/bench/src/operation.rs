@@ -4,8 +4,13 @@
 //! instructions, whatever else the machine does. `cargo xtask callgrind` runs each operation twice
 //! with different counts and divides the difference, so that what is prepared cancels out.
 //!
-//! Invariants: what is prepared does not depend on the count; one operation is under way; no
-//! consistency point begins but where the operation is one.
+//! An operation is a call of the engine. With `nfs-` before its name it is an NFS call of a client
+//! ([`protocol`]).
+//!
+//! Invariants: what is prepared does not depend on the count; one operation is under way, or one
+//! batch of NFS calls; no consistency point begins but where the operation is one.
+
+mod protocol;
 
 use crate::memory::{Completions, MemoryDisk};
 use crate::node::BenchError;
@@ -25,7 +30,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use units::{AggregateUuid, Timestamp};
 
 /// What can be counted.
-pub const OPERATIONS: [&str; 9] = [
+pub const OPERATIONS: [&str; 17] = [
     "getattr",
     "lookup",
     "read-4k",
@@ -35,6 +40,14 @@ pub const OPERATIONS: [&str; 9] = [
     "remove",
     "commit",
     "write-4k-and-cp",
+    "nfs-getattr",
+    "nfs-lookup",
+    "nfs-read-4k",
+    "nfs-write-4k-unstable",
+    "nfs-write-4k-stable",
+    "nfs-create",
+    "nfs-remove",
+    "nfs-commit",
 ];
 /// Most operations of a run; as many files are prepared.
 pub const OPERATIONS_MAX: u64 = 12_000;
@@ -90,14 +103,21 @@ struct World {
     engine: Arc<Engine>,
     service: Service,
     completions: Arc<Completions>,
+    clock: Arc<dyn Clock>,
     caller: Caller,
+}
+
+/// The name of a file in the directory.
+fn name_of_file(number: u64) -> String {
+    format!("file-{number}")
 }
 
 impl World {
     fn new() -> Result<Self, BenchError> {
         let completions = Arc::new(Completions::default());
+        let clock: Arc<dyn Clock> = Arc::new(StillClock);
         let engine = Engine::new(Configuration {
-            clock: Arc::new(StillClock),
+            clock: Arc::clone(&clock),
             entropy: Arc::new(Counted::default()),
             logs: Arc::new(Logs(Arc::clone(&completions))),
             memory_bytes: MEMORY_BYTES,
@@ -105,7 +125,7 @@ impl World {
             tuning: Tuning::default(),
         });
         let service = Service(Arc::clone(&engine));
-        let world = Self { engine, service, completions, caller: Caller::root() };
+        let world = Self { engine, service, completions, clock, caller: Caller::root() };
         let disk = |number| -> Arc<dyn Disk> {
             MemoryDisk::new(format!("d{number}"), DISK_BLOCKS, &world.completions)
         };
@@ -119,9 +139,12 @@ impl World {
 
     /// Runs messages and completions, in order, until the answer is there.
     fn wait<T: Send + 'static>(&self, start: impl FnOnce(Box<dyn FnOnce(T) + Send>)) -> T {
-        completion::wait(start, || {
-            self.engine.scheduler().run_one(&mut |_| 0) || self.completions.run_one()
-        })
+        completion::wait(start, || self.run_one())
+    }
+
+    /// Runs the next message or completion; whether there was one.
+    fn run_one(&self) -> bool {
+        self.engine.scheduler().run_one(&mut |_| 0) || self.completions.run_one()
     }
 
     fn ask<T: Send + 'static>(&self, start: impl FnOnce(Done<T>)) -> Result<T, BenchError> {
@@ -140,7 +163,7 @@ impl World {
     }
 
     fn create(&self, directory: FileHandle, number: u64) -> Result<FileHandle, BenchError> {
-        let name = format!("file-{number}");
+        let name = name_of_file(number);
         let (mode, set) = (CreateMode::Guarded, SetAttributes::default());
         let made = self.ask(|done| {
             self.service.create(
@@ -192,10 +215,13 @@ pub fn run_operation(name: &str, count: u64) -> Result<(), BenchError> {
     for block in 0..FILE_BLOCKS {
         world.write(file, block, &data, Stability::Unstable)?;
     }
-    if name == "remove" {
+    if name.ends_with("remove") {
         (0..OPERATIONS_MAX).try_for_each(|number| world.create(root, number).map(|_| ()))?;
     }
     world.consistency_point()?;
+    if let Some(name) = name.strip_prefix(protocol::PREFIX) {
+        return protocol::run(&world, name, count);
+    }
     for number in 0..count {
         let block = number.wrapping_mul(7919);
         match name {
@@ -205,7 +231,7 @@ pub fn run_operation(name: &str, count: u64) -> Result<(), BenchError> {
                 })?;
             }
             "lookup" => {
-                let name = format!("file-{OPERATIONS_MAX}");
+                let name = name_of_file(OPERATIONS_MAX);
                 world.ask(|done| {
                     world.service.lookup(
                         &world.caller,
@@ -233,7 +259,7 @@ pub fn run_operation(name: &str, count: u64) -> Result<(), BenchError> {
                 world.create(root, number)?;
             }
             "remove" => {
-                let name = format!("file-{number}");
+                let name = name_of_file(number);
                 world.ask(|done| {
                     world.service.remove(
                         &world.caller,
@@ -261,8 +287,8 @@ mod tests {
 
     #[test]
     fn every_operation_runs() {
-        for name in OPERATIONS.into_iter().filter(|name| *name != "remove") {
-            run_operation(name, 3).unwrap();
+        for name in OPERATIONS.into_iter().filter(|name| !name.ends_with("remove")) {
+            run_operation(name, 32).unwrap();
         }
         assert!(run_operation("no such", 1).is_err());
     }

@@ -148,6 +148,12 @@ impl Connection {
         }
     }
 
+    /// What the client's account is charged for this connection.
+    #[cfg(test)]
+    pub(crate) fn charged_bytes(&self) -> usize {
+        self.state.lock().charged_bytes
+    }
+
     /// Counts a call as in flight, if there is room for `bytes`, or takes them for a record that is
     /// being received. `held`: the reader has the writer's right, and so must write himself what
     /// has piled up.

@@ -1,5 +1,6 @@
-//! A connection without a socket: a client's bytes go in, the replies' bytes come out. For tests
-//! and fuzzing, where a real socket would cost time and hide who answered when.
+//! A connection without a socket: a client's bytes go in, the replies' bytes come out. For tests,
+//! fuzzing and the counting of instructions, where a real socket would cost time and hide who
+//! answered when.
 //!
 //! Invariants: what runs is what a server runs for a connection, from the cutting of the stream
 //! into records to the gathering of replies, but for the system calls. One thread: a service that
@@ -90,6 +91,22 @@ mod tests {
         writer.u32(word);
         writer.overwrite_u32(0, mark(writer.len() - 4));
         writer.into_bytes()
+    }
+
+    #[test]
+    fn streams_that_end_anywhere_leave_nothing_charged() {
+        let mut dialogue = Dialogue::new(Echo, SocketAddr::from(([10, 0, 0, 1], 700)), 1 << 20);
+        let calls = call(7, 70).repeat(200);
+        // A record of a megabyte of which little comes, behind as many calls as fill a buffer.
+        let cut_short = [calls.as_slice(), &mark(1 << 20).to_be_bytes(), &[0; 9000]].concat();
+        let not_a_call = [calls.as_slice(), &mark(8).to_be_bytes(), &[0; 8]].concat();
+        for stream in [&calls[..], &cut_short[..], &calls[..calls.len() - 1]] {
+            dialogue.hear(stream);
+            assert!(!dialogue.take_replies().is_empty());
+            assert_eq!(dialogue.connection.charged_bytes(), 0);
+        }
+        assert!(matches!(dialogue.hear(not_a_call.as_slice()), RecordError::Closed));
+        assert_eq!(dialogue.connection.charged_bytes(), 0);
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! | [`message`] | call headers, credentials, the reply headers |
 //! | [`outgoing`] | replies with payloads that are not copied |
 //! | [`server`] | listener, connections, outgoing queues |
-//! | [`dialogue`] | a connection without a socket, for tests and fuzzing |
+//! | [`dialogue`] | a connection without a socket, for tests, fuzzing and counting instructions |
 //! | [`datagram`] | the same services over UDP, for the small programs that are called so |
 //! | [`client`] | one call at a time to somebody else, over UDP, TCP or a Unix socket |
 //! | [`rpcbind`] | where a program is to be found, and saying where ours are |

@@ -297,6 +297,13 @@ impl<R: Read> RecordReader<R> {
         READ_BYTES_MAX - READ_BYTES_MIN
     }
 
+    /// What the reader was allowed beyond its small buffer and has not given back: for a larger
+    /// one, and for a record in the making.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let assembly_bytes = self.assembly.as_ref().map_or(0, |assembly| assembly.bytes.len());
+        self.buffer.len() - READ_BYTES_MIN + assembly_bytes
+    }
+
     fn find(&mut self) -> Result<Found, RecordError> {
         loop {
             if let Some(assembly) = &mut self.assembly {

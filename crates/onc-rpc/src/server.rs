@@ -391,12 +391,24 @@ impl<S: Service> Drop for Ending<S> {
     }
 }
 
-/// Dispatches the calls of a connection until their stream ends.
+/// Dispatches the calls of a connection until their stream ends. The connection may get another
+/// stream, so what the reader of this one held is given back.
 pub(crate) fn read_calls<S: Service, R: Read>(
     service: &S,
     connection: &Arc<Connection>,
     session: &mut S::Session,
     mut records: RecordReader<R>,
+) -> RecordError {
+    let error = dispatch_all(service, connection, session, &mut records);
+    connection.give_back(records.held_bytes());
+    error
+}
+
+fn dispatch_all<S: Service, R: Read>(
+    service: &S,
+    connection: &Arc<Connection>,
+    session: &mut S::Session,
+    records: &mut RecordReader<R>,
 ) -> RecordError {
     loop {
         let mut held = connection.hold();
@@ -438,8 +450,10 @@ pub(crate) fn read_calls<S: Service, R: Read>(
                     service.dispatch(session, Call { header, arguments, record }, replier);
                 }
                 Err(HeaderError::Reply { xid, error }) => replier(xid).fail(error),
-                // Closing gives back what was taken.
-                Err(HeaderError::NotACall) => break Err(RecordError::Closed),
+                Err(HeaderError::NotACall) => {
+                    connection.withdraw(bytes + record.granted_bytes());
+                    break Err(RecordError::Closed);
+                }
             }
         };
         // What the calls left to be done once for all, then the replies that are there.

@@ -26,7 +26,7 @@ mod loads;
 mod session;
 mod start;
 mod strip;
-mod wire;
+pub(crate) mod wire;
 
 pub use limit::serve_nothing;
 pub use listing::listing;

@@ -10,8 +10,9 @@
 //! Two programs can be taken for one here if a client gives them one name, as Linux does for
 //! threads: then a wait is refused that another thread could have ended. `fcntl` does the same.
 //!
-//! Fails: never. A walk ends after [`WAITS_WALKED_MAX`] waits, and what it has not seen by then
-//! does not count: nobody may hold the manager up with a long queue.
+//! Fails: never. A walk ends after [`WAITS_WALKED_MAX`] waits, and all the walks that one change of
+//! locks makes after [`WAITS_WALKED_OF_CHANGE_MAX`] together. What they have not seen by then does
+//! not count: nobody may hold the manager up with long queues.
 
 use crate::file::Through;
 use crate::lock::{Kind, Owner, Request};
@@ -21,16 +22,44 @@ use std::collections::BTreeSet;
 /// Waits that one walk looks at. Each costs a comparison with every lock of its file.
 const WAITS_WALKED_MAX: usize = 64;
 
+/// Waits that all walks of one change of locks look at.
+const WAITS_WALKED_OF_CHANGE_MAX: usize = 512;
+
+/// How many waits the walks of one change of locks may still look at.
+pub(crate) struct Walks {
+    left: usize,
+}
+
+impl Walks {
+    pub(crate) const fn new() -> Self {
+        Self { left: WAITS_WALKED_OF_CHANGE_MAX }
+    }
+
+    /// Whether one more wait may be looked at.
+    pub(crate) const fn take(&mut self) -> bool {
+        let may = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        may
+    }
+}
+
 /// Whether `request`, if it waited, would wait for its own owner, whatever the order in which
 /// waiters are served.
 pub(crate) fn closes_circle(state: &State, request: &Request) -> bool {
-    request.kind == Kind::Record
-        && reached(state, state.in_the_way(request, None, Through::Held), Through::Held)
-            .contains(&request.owner)
+    if request.kind != Kind::Record {
+        return false;
+    }
+    let owners = state.in_the_way(request, None, Through::Held);
+    reached(state, owners, Through::Held, &mut Walks::new()).contains(&request.owner)
 }
 
 /// Everybody that one of `owners` waits for, these included.
-pub(crate) fn reached(state: &State, owners: Vec<Owner>, through: Through) -> BTreeSet<Owner> {
+pub(crate) fn reached(
+    state: &State,
+    owners: Vec<Owner>,
+    through: Through,
+    walks: &mut Walks,
+) -> BTreeSet<Owner> {
     let mut to_visit = owners;
     let mut visited: BTreeSet<Owner> = BTreeSet::new();
     let mut walked = 0;
@@ -39,7 +68,7 @@ pub(crate) fn reached(state: &State, owners: Vec<Owner>, through: Through) -> BT
             continue;
         }
         for (waiting, id) in state.waits_of(&owner) {
-            if walked == WAITS_WALKED_MAX {
+            if walked == WAITS_WALKED_MAX || !walks.take() {
                 return visited;
             }
             walked += 1;

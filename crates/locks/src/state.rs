@@ -11,7 +11,7 @@
 //! Fails: [`LockError`].
 
 use crate::asking::{Attempt, Done, Limits, Outcome, WaitId};
-use crate::deadlock::{closes_circle, reached};
+use crate::deadlock::{Walks, closes_circle, reached};
 use crate::file::{FileLocks, Through, Waiter};
 use crate::lock::{Kind, LockError, Mode, Owner, Request};
 use crate::range::Range;
@@ -77,7 +77,7 @@ impl State {
                 return Err(LockError::Conflict(conflict));
             }
             self.change_held(request.file, |locks, usage| locks.held.take(request, usage));
-            let mut files = self.files_of_circle(&request.owner);
+            let mut files = self.files_of_circle(&request.owner, &mut Walks::new());
             files.insert(request.file);
             granted.extend(self.serve(files));
             return Ok(Outcome::Granted);
@@ -123,7 +123,7 @@ impl State {
         self.files.entry(request.file).or_default().waiting.push(waiter);
         self.waits.entry(request.owner.clone()).or_default().insert(id, request.file);
         self.usage.more(Sort::Wait, &request.owner);
-        let mut files = self.files_of_circle(&request.owner);
+        let mut files = self.files_of_circle(&request.owner, &mut Walks::new());
         files.insert(request.file);
         let mut served = self.serve(files);
         let own = served.iter().position(|waiter| waiter.id == id);
@@ -170,8 +170,9 @@ impl State {
         let mut granted = Vec::new();
         let is_grace = self.grace_end_nanoseconds.is_some();
         let nobody = is_grace && !mutation::broken(Rule::LocksInGrace);
+        let mut walks = Walks::new();
         while let Some(file) = files.first().copied() {
-            let turn = if nobody { None } else { self.turn(file) };
+            let turn = if nobody { None } else { self.turn(file, &mut walks) };
             let Some(id) = turn else {
                 files.remove(&file);
                 if self.files.get(&file).is_some_and(FileLocks::is_empty) {
@@ -183,7 +184,7 @@ impl State {
             for waiter in served {
                 self.change_held(file, |locks, usage| locks.held.take(&waiter.request, usage));
                 // Whoever waits, too, may have closed a circle with what he has now.
-                files.extend(self.files_of_circle(&waiter.request.owner));
+                files.extend(self.files_of_circle(&waiter.request.owner, &mut walks));
                 granted.push(waiter);
             }
         }
@@ -192,37 +193,40 @@ impl State {
 
     /// The waiter of a file whose turn it is: the first that no held lock excludes, nor an earlier
     /// waiter, but for those who wait for this one's owner.
-    fn turn(&self, file: FileHandle) -> Option<WaitId> {
+    fn turn(&self, file: FileHandle, walks: &mut Walks) -> Option<WaitId> {
         let locks = self.files.get(&file)?;
         let mut waited_for: BTreeMap<WaitId, BTreeSet<Owner>> = BTreeMap::new();
-        let is_free = |waiter: &&Waiter| {
+        let mut is_free = |waiter: &&Waiter| {
             locks.held.conflict(&waiter.request).is_none()
                 && locks.earlier(&waiter.request, Some(waiter.id)).all(|earlier| {
                     waiter.request.kind == Kind::Record
                         && waited_for
                             .entry(earlier.id)
-                            .or_insert_with(|| self.waited_for(&earlier.request, earlier.id))
+                            .or_insert_with(|| self.waited_for(&earlier.request, earlier.id, walks))
                             .contains(&waiter.request.owner)
                 })
         };
-        locks.waiting.iter().find(is_free).map(|waiter| waiter.id)
+        locks.waiting.iter().find(&mut is_free).map(|waiter| waiter.id)
     }
 
     /// Everybody that a waiter waits for.
-    fn waited_for(&self, request: &Request, id: WaitId) -> BTreeSet<Owner> {
-        if request.kind != Kind::Record {
+    fn waited_for(&self, request: &Request, id: WaitId, walks: &mut Walks) -> BTreeSet<Owner> {
+        if request.kind != Kind::Record || !walks.take() {
             return BTreeSet::new();
         }
-        reached(self, self.in_the_way(request, Some(id), Through::Queues), Through::Queues)
+        let owners = self.in_the_way(request, Some(id), Through::Queues);
+        reached(self, owners, Through::Queues, walks)
     }
 
     /// The files in which they wait who wait for each other in a circle with `owner`: what one of
     /// them took may be another's turn.
-    fn files_of_circle(&self, owner: &Owner) -> BTreeSet<FileHandle> {
+    fn files_of_circle(&self, owner: &Owner, walks: &mut Walks) -> BTreeSet<FileHandle> {
         let waits = self.waits_of(owner).filter(|(request, _)| request.kind == Kind::Record);
+        let waits = waits.take_while(|_| walks.take());
         let first =
             waits.flat_map(|(request, id)| self.in_the_way(request, Some(id), Through::Queues));
-        let circle = reached(self, first.collect(), Through::Queues);
+        let first: Vec<Owner> = first.collect();
+        let circle = reached(self, first, Through::Queues, walks);
         if !circle.contains(owner) {
             return BTreeSet::new();
         }
@@ -256,7 +260,15 @@ impl State {
         before: Option<WaitId>,
         through: Through,
     ) -> Vec<Owner> {
+        #[cfg(test)]
+        LOOKS.set(LOOKS.get() + 1);
         let locks = self.files.get(&request.file);
         locks.map(|locks| locks.in_the_way(request, before, through)).unwrap_or_default()
     }
+}
+
+#[cfg(test)]
+platform::sync::thread_local! {
+    /// How often this thread looked who stands in somebody's way.
+    pub(crate) static LOOKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }

@@ -1,6 +1,7 @@
 //! The manager against a naive model that knows a mode for each byte, and the rules one by one.
 
 use super::*;
+use crate::state::LOOKS;
 use file_service::FileHandle;
 use platform::Clock;
 use platform::sync::Mutex;
@@ -226,6 +227,40 @@ fn regression_who_is_waited_for_elsewhere_passes() {
     // 3 stands behind 1, which waits for 0, which waits for 3 now.
     setup.waits(0, &elsewhere(0));
     assert_eq!(setup.told(), [(3, true)]);
+}
+
+/// Each earlier waiter was walked from anew, under the one mutex: a minute for 4,000 of them.
+#[test]
+fn regression_queues_that_lead_into_each_other_cost_a_bounded_look() {
+    const WAITERS: u32 = 1000;
+    const BEYOND: u64 = WAITERS as u64;
+    let setup = Setup::new();
+    let of = |number: u32, mode, start, last| Request {
+        owner: Owner::new(client(number.into()), &number.to_be_bytes()),
+        process: number,
+        ..request(0, mode, start, last)
+    };
+    let unlock = |number: u32, start, last| {
+        let (owner, range) = (of(number, Shared, 0, 0).owner, Range::new(start, last).unwrap());
+        setup.manager.unlock(file(1), &owner, Kind::Record, &range);
+    };
+    setup.now(&of(0, Exclusive, 0, BEYOND - 1)).unwrap();
+    setup.now(&of(1, Shared, BEYOND, u64::MAX)).unwrap();
+    for number in 2..WAITERS {
+        setup.waits(number, &of(number, Exclusive, number.into(), number.into()));
+    }
+    setup.waits(WAITERS, &of(WAITERS, Exclusive, BEYOND, u64::MAX));
+    for first in 0..32 {
+        LOOKS.set(0);
+        setup.waits(WAITERS + 1 + first, &of(0, Shared, first.into(), u64::MAX));
+        assert!(LOOKS.get() < 2000, "{} looks for one wait", LOOKS.get());
+    }
+    LOOKS.set(0);
+    unlock(1, BEYOND, BEYOND);
+    assert!(LOOKS.get() < 2000, "{} looks", LOOKS.get());
+    // Who waits has his turn all the same.
+    unlock(0, 0, 10);
+    assert!(setup.told().contains(&(2, true)));
 }
 
 #[test]

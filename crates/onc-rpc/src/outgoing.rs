@@ -20,6 +20,12 @@ pub trait Payload: Send {
     /// The bytes in all.
     fn len(&self) -> usize;
 
+    /// What they take in memory until they are sent: more than their number, if they are parts of
+    /// larger pieces.
+    fn held_bytes(&self) -> usize {
+        self.len()
+    }
+
     /// Whether there are none.
     fn is_empty(&self) -> bool {
         self.len() == 0
@@ -60,6 +66,7 @@ pub(crate) struct Reply {
     payload: Option<Box<dyn Payload>>,
     padding: usize,
     length: usize,
+    held_bytes: usize,
     /// What its connection was charged for it.
     charged_bytes: usize,
 }
@@ -71,7 +78,9 @@ impl Reply {
         let padding = xdr::padding(payload_length);
         let length = head.len() + payload_length + padding;
         head.overwrite_u32(0, record::mark(length - 4));
-        Self { head: head.into_bytes(), payload, padding, length, charged_bytes: 0 }
+        let held_bytes = head.len() + payload.as_ref().map_or(0, |payload| payload.held_bytes());
+        let head = head.into_bytes();
+        Self { head, payload, padding, length, held_bytes, charged_bytes: 0 }
     }
 
     /// The whole reply without its record mark.
@@ -83,7 +92,7 @@ impl Reply {
 
     /// What the reply costs while it is queued.
     pub(crate) fn cost_bytes(&self) -> usize {
-        self.length + REPLY_OVERHEAD_BYTES
+        self.held_bytes + REPLY_OVERHEAD_BYTES
     }
 
     /// Notes what its connection was charged for it.

@@ -8,6 +8,7 @@
 //! Fails: [`Poller::arm`] when the kernel has no memory; the connection is closed then.
 
 use crate::connection::Connection;
+use platform::Clock;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -16,10 +17,9 @@ use std::sync::Arc;
 
 /// Events taken at once; more wait in the kernel.
 const EVENTS_MAX: usize = 64;
-/// Events after which the server looks after its connections though there was no quiet second.
-const EVENTS_A_LOOK: usize = 1024;
 /// How often the server looks after its connections: often enough for limits of many seconds.
 const LOOK_SECONDS: i64 = 1;
+const LOOK_NANOSECONDS: u64 = LOOK_SECONDS as u64 * 1_000_000_000;
 /// Stands for the wake-up descriptor. Connections are numbered from zero and never get here.
 const WAKE: u64 = u64::MAX;
 
@@ -53,12 +53,18 @@ impl Poller {
         let _ = rustix::io::write(&self.wake, &[1; 8]);
     }
 
-    /// Serves until [`Self::stop`]; `find` gives the connection of a number, `look` is called when
-    /// nothing has happened for a second, or much has.
-    pub(crate) fn run(&self, find: impl Fn(u64) -> Option<Arc<Connection>>, look: impl Fn()) {
+    /// Serves until [`Self::stop`]; `find` gives the connection of a number, `look` is called once
+    /// a second, whether nothing happens or much: a client that keeps the poller busy puts no look
+    /// off.
+    pub(crate) fn run(
+        &self,
+        clock: &dyn Clock,
+        find: impl Fn(u64) -> Option<Arc<Connection>>,
+        look: impl Fn(),
+    ) {
         let mut events = Vec::with_capacity(EVENTS_MAX);
         let timeout = Timespec { tv_sec: LOOK_SECONDS, tv_nsec: 0 };
-        let mut busy = 0;
+        let mut looked_nanoseconds = clock.monotonic_nanoseconds();
         loop {
             events.clear();
             let room = rustix::buffer::spare_capacity(&mut events);
@@ -66,10 +72,11 @@ impl Poller {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => unreachable!("waiting on an epoll instance of our own: {error}"),
             }
-            busy += events.len();
-            if events.is_empty() || busy > EVENTS_A_LOOK {
+            let now_nanoseconds = clock.monotonic_nanoseconds();
+            let since = now_nanoseconds.saturating_sub(looked_nanoseconds);
+            if events.is_empty() || since >= LOOK_NANOSECONDS {
                 look();
-                busy = 0;
+                looked_nanoseconds = now_nanoseconds;
             }
             for event in &events {
                 let id = event.data.u64();
@@ -81,5 +88,51 @@ impl Poller {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::net::TcpListener;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use units::Timestamp;
+
+    /// Each reading is 0.4 s after the one before.
+    #[derive(Default)]
+    struct Running(AtomicU64);
+
+    impl Clock for Running {
+        fn wall(&self) -> Timestamp {
+            Timestamp::from_parts(0, 0)
+        }
+
+        fn monotonic_nanoseconds(&self) -> u64 {
+            self.0.fetch_add(400_000_000, Ordering::Relaxed)
+        }
+    }
+
+    /// The server looked after a thousand events only, and meanwhile no deadline was kept.
+    #[test]
+    fn regression_a_client_that_keeps_the_poller_busy_puts_no_look_off() {
+        let poller = Poller::new().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        poller.arm(&socket, 7, true).unwrap();
+        let (events, looks) = (Cell::new(0), Cell::new(0));
+        let find = |id| {
+            events.set(events.get() + 1);
+            poller.arm(&socket, id, false).unwrap();
+            None
+        };
+        let look = || {
+            looks.set(looks.get() + 1);
+            if looks.get() == 3 {
+                poller.stop();
+            }
+        };
+        poller.run(&Running::default(), find, look);
+        assert!(events.get() < 20, "{} events for three looks", events.get());
     }
 }

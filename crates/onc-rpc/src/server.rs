@@ -262,7 +262,8 @@ impl<S: Service> Server<S> {
         // If the second spawn fails, dropping `server` stops the first thread.
         let shared = Arc::clone(&server.shared);
         let poll = move || {
-            shared.poller.run(|id| shared.connections.lock().find(id), || shared.look());
+            let find = |id| shared.connections.lock().find(id);
+            shared.poller.run(&*shared.clock, find, || shared.look());
         };
         server.threads.push(platform::thread::spawn("rpc-poller", poll).map_err(start)?);
         let (shared, listener) = (Arc::clone(&server.shared), Arc::clone(&server.listener));

@@ -32,6 +32,11 @@ impl Payload for Data {
         self.length
     }
 
+    /// A reply keeps whole blocks, however few bytes of them it has.
+    fn held_bytes(&self) -> usize {
+        self.segments.len() * BLOCK_SIZE
+    }
+
     fn pieces<'a>(&'a self, pieces: &mut Pieces<'a>) {
         for segment in &self.segments {
             let end = usize::from(segment.end).min(BLOCK_SIZE);
@@ -43,11 +48,12 @@ impl Payload for Data {
     }
 }
 
-/// At most what READ's data takes, of its arguments.
+/// At most what READ's data takes, of its arguments: the blocks that it lies in.
 pub(super) fn reply_bytes(limits: &Limits, mut arguments: Reader<'_>) -> Result<usize, XdrError> {
     arguments.opaque(wire::HANDLE_BYTES_MAX)?;
-    arguments.u64()?;
-    Ok(arguments.u32()?.min(limits.transfer_bytes_max) as usize)
+    let before = arguments.u64()? % BLOCK_SIZE as u64;
+    let count = arguments.u32()?.min(limits.transfer_bytes_max);
+    Ok((before as usize + count as usize).next_multiple_of(BLOCK_SIZE))
 }
 
 /// READ.
@@ -146,4 +152,34 @@ pub(super) fn read_link(request: &mut Request<'_>) -> Result<(), Refusal> {
     let done = request.take_answer().done(encode);
     request.service().read_link(&target.caller, calls::ReadLink { file: target.file }, done);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use units::Block;
+
+    /// A read of two bytes kept two blocks, and its client was charged for the bytes alone.
+    #[test]
+    fn regression_a_read_is_charged_for_the_blocks_that_it_keeps() {
+        let limits = Limits {
+            transfer_bytes_max: 1 << 20,
+            file_bytes_max: 1 << 46,
+            links_max: 1,
+            name_bytes_max: 255,
+        };
+        let promised = |offset, count| {
+            let mut writer = Writer::default();
+            writer.opaque(&[1; 48]);
+            writer.u64(offset);
+            writer.u32(count);
+            reply_bytes(&limits, Reader::new(writer.bytes()))
+        };
+        assert_eq!(promised(4095, 2), Ok(2 * BLOCK_SIZE));
+        assert_eq!((promised(8192, 4096), promised(0, 0)), (Ok(BLOCK_SIZE), Ok(0)));
+        assert_eq!(promised(u64::MAX, u32::MAX), Ok((1 << 20) + BLOCK_SIZE));
+        let segment = |start, end| Segment { block: Block::shared(&[7]), start, end };
+        let data = Data { segments: vec![segment(4095, 4096), segment(0, 1)], length: 2 };
+        assert_eq!((data.len(), data.held_bytes()), (2, 2 * BLOCK_SIZE));
+    }
 }

@@ -99,6 +99,13 @@ pub(crate) struct DeletedAggregates {
     used_since: Mutex<BTreeSet<String>>,
 }
 
+/// What is wrong with the file, what that comes to, and what to do.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) struct Trouble {
+    pub(crate) message: String,
+    pub(crate) action: &'static str,
+}
+
 impl DeletedAggregates {
     /// Those that a file tells of.
     pub(crate) fn of(file: Arc<dyn StateFile>) -> Self {
@@ -142,35 +149,39 @@ impl DeletedAggregates {
         self.failure.as_deref()
     }
 
-    /// What is wrong with the file, and what that comes to.
-    pub(crate) fn trouble(&self) -> Option<String> {
+    /// What is wrong with the file.
+    pub(crate) fn trouble(&self) -> Option<Trouble> {
         let lines = self.strange.len();
         if let Some(name) = self.used_since.lock().first() {
-            return Some(format!(
-                "aggregate '{name}' was in use after it was deleted, while the file \
-                 'deleted-aggregates' could not be read, so it is neither erased nor opened. To \
-                 have it back, stop the server and take its line out of the file; to lose it, zero \
-                 its disks"
-            ));
+            return Some(Trouble {
+                message: format!(
+                    "aggregate '{name}' was in use after it was deleted, while the file \
+                     'deleted-aggregates' could not be read, so it is neither erased nor opened"
+                ),
+                action: "to have it back, stop the server, take its line out of the file, and \
+                         start the server again; to lose it, zero its disks",
+            });
         }
         if self.is_uncertain.load(Ordering::Relaxed) {
-            return Some(
-                "the file 'deleted-aggregates' could not be written. An aggregate whose deletion \
-                 was refused may be deleted at the next start, until there is room in the state \
-                 directory"
+            return Some(Trouble {
+                message: "the file 'deleted-aggregates' could not be written. An aggregate whose \
+                          deletion was refused may be deleted at the next start"
                     .to_owned(),
-            );
+                action: "make room in the state directory, and do not restart the server before \
+                         this check is gone",
+            });
         }
-        match &self.failure {
-            Some(failure) => {
-                Some(format!("{failure}. No aggregate can be deleted, and {CONSEQUENCE}"))
-            }
-            None if lines == 0 => None,
-            None => Some(format!(
+        let message = match &self.failure {
+            Some(failure) => format!("{failure}. No aggregate can be deleted, and {CONSEQUENCE}"),
+            None if lines == 0 => return None,
+            None => format!(
                 "{lines} lines of the file 'deleted-aggregates' are unknown to this build, and are \
                  kept. If they are of deleted aggregates, {CONSEQUENCE}"
-            )),
-        }
+            ),
+        };
+        let action =
+            "mend the file in the state directory or move it away, and start the server again";
+        Some(Trouble { message, action })
     }
 
     /// The deleted aggregate of this identity.
@@ -395,7 +406,9 @@ pub(crate) mod tests {
             *file.lies.lock() = lies;
             table.add(one(2)).unwrap_err();
             if lies > 1 {
-                assert!(table.trouble().unwrap().contains("may be deleted at the next start"));
+                assert!(
+                    table.trouble().unwrap().message.contains("may be deleted at the next start")
+                );
             }
             for _ in 1..lies {
                 table.settle();
@@ -413,7 +426,7 @@ pub(crate) mod tests {
             wrong.clone_into(&mut file.text.lock());
             let table = DeletedAggregates::of(Arc::clone(&file) as Arc<dyn StateFile>);
             assert!(table.failure().unwrap().contains("it begins with"));
-            assert!(table.trouble().unwrap().contains("No aggregate can be deleted"));
+            assert!(table.trouble().unwrap().message.contains("No aggregate can be deleted"));
             table.add(one(1)).unwrap_err();
             assert_eq!(*file.text.lock(), wrong);
         }
@@ -427,7 +440,9 @@ pub(crate) mod tests {
             let of = || DeletedAggregates::of(Arc::clone(&file) as Arc<dyn StateFile>);
             *file.text.lock() = print(&[one(1)], &[strange.to_owned()]);
             let table = of();
-            assert!(table.failure().is_none() && table.trouble().unwrap().contains("1 lines"));
+            assert!(
+                table.failure().is_none() && table.trouble().unwrap().message.contains("1 lines")
+            );
             table.add(one(2)).unwrap();
             table.note(&one(1).identity, |one| one.disks.clear());
             assert_eq!(of().strange, [strange]);

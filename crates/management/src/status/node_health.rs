@@ -3,8 +3,10 @@
 //!
 //! Invariants: pure functions of what status found.
 
+use crate::disks::deleted::Trouble;
 use crate::ports::AuditFailure;
 use admin_api::{HealthCheck, MountInfo, Severity};
+use units::shell_word;
 
 /// The check of a mount on this machine.
 pub(crate) fn check_mount(mount: &MountInfo) -> Option<HealthCheck> {
@@ -16,8 +18,10 @@ pub(crate) fn check_mount(mount: &MountInfo) -> Option<HealthCheck> {
         now: Vec::new(),
         message: format!("volume '{volume}' is to be mounted here, and is not: {cause}"),
         action: format!(
-            "stroop mount {volume} {mountpoint}; or stroop unmount {mountpoint}, which gives the \
-             directory back as it was before"
+            "stroop mount {} {place}; or stroop unmount {place}, which gives the directory back \
+             as it was before",
+            shell_word(volume),
+            place = shell_word(mountpoint)
         ),
     })
 }
@@ -48,16 +52,15 @@ pub(crate) fn check_disk_names(failure: &str) -> HealthCheck {
     }
 }
 
-/// The check of a list of deleted aggregates that cannot be read whole.
-pub(crate) fn check_deletions(trouble: &str) -> HealthCheck {
+/// The check of a list of deleted aggregates that is not as it should be.
+pub(crate) fn check_deletions(Trouble { message, action }: Trouble) -> HealthCheck {
     HealthCheck {
         code: "DELETIONS_UNREADABLE".to_owned(),
         severity: Severity::Warning,
         object: "list of deleted aggregates".to_owned(),
         now: Vec::new(),
-        message: trouble.to_owned(),
-        action: "mend the file in the state directory or move it away, and start the server again"
-            .to_owned(),
+        message,
+        action: action.to_owned(),
     }
 }
 

@@ -151,7 +151,7 @@ impl Status {
         checks.extend(self.node.served().iter().filter_map(|volume| check_name(volume)));
         let record = self.node.front_ends.mount_record_failure();
         checks.extend(record.as_deref().map(check_mount_record));
-        checks.extend(self.disks.deleted.trouble().as_deref().map(check_deletions));
+        checks.extend(self.disks.deleted.trouble().map(check_deletions));
         checks.extend(self.process.audit_failure().as_ref().map(check_audit));
         checks.extend(self.disks.short_names.failure().map(check_disk_names));
         let unwritten = self.node.unwritten.list();

@@ -43,6 +43,8 @@ use units::{VolumeUuid, shell_word};
 
 /// The file of the state directory with the record.
 const RECORD_FILE: &str = "mounts";
+/// Characters of a strange line that are shown.
+const STRANGE_CHARS_MAX: usize = 80;
 /// Why a mount is missing that was made, and is not there any more.
 pub(super) const ENDED_OUTSIDE: &str = "it was unmounted from outside";
 /// Why a mount of the record was not made as yet.
@@ -173,8 +175,14 @@ impl Mounts {
         let (record, strange, record_failure) = match file.load() {
             Ok(text) => {
                 let (record, strange) = mount_record::from_text(&text);
-                for line in &strange {
-                    tracing::error!(line, file = RECORD_FILE, "no mount is made of this line");
+                if let Some(first) = strange.first() {
+                    let (lines, first) = (strange.len(), beginning(first));
+                    tracing::error!(
+                        lines,
+                        first,
+                        file = RECORD_FILE,
+                        "no mounts are made of lines that cannot be read"
+                    );
                 }
                 (record, strange, None)
             }
@@ -357,9 +365,11 @@ impl Mounts {
     /// next start. The kernel shows the old name until then.
     pub(super) fn rename(&self, volume: &str, new_name: &str) -> io::Result<()> {
         let identity = self.identity_of(new_name);
-        // Another volume had its name when a mount of that was made, and is away.
-        let is_its = |one: &Recorded| {
-            one.volume == volume && (one.identity.is_none() || one.identity == identity)
+        // By the volume itself where it is known: a rename before this one may not have been
+        // recorded, and a volume that is away may have had the name.
+        let is_its = |one: &Recorded| match one.identity {
+            Some(known) => identity == Some(known),
+            None => one.volume == volume,
         };
         let is_recorded = {
             let mut held = self.held.lock();
@@ -520,7 +530,7 @@ impl Mounts {
                  made again, and none can be made or ended"
             ));
         }
-        let (count, first) = (held.strange.len(), held.strange.first()?.escape_debug());
+        let (count, first) = (held.strange.len(), beginning(held.strange.first()?));
         Some(format!(
             "the record of mounts, '{RECORD_FILE}' in the state directory, has lines that cannot \
              be read ({count}). They are left as they are, and no mount is made of them. The first \
@@ -548,13 +558,15 @@ impl Mounts {
             held.mounted.contains_key(place) || !held.changing.contains(place) || hangs(place)
         };
         let info = |(place, recorded): (&String, &Recorded)| {
-            let missing = match held.mounted.contains_key(place) {
-                true => None,
-                false if hangs(place) => Some(HANGS),
-                false => Some(held.failed.get(place).map_or(ENDED_OUTSIDE, String::as_str)),
+            let mounted = held.mounted.get(place);
+            let missing = match mounted {
+                Some(_) => None,
+                None if hangs(place) => Some(HANGS),
+                None => Some(held.failed.get(place).map_or(ENDED_OUTSIDE, String::as_str)),
             };
             MountInfo {
-                volume: recorded.volume.clone(),
+                // A new name that could not be recorded is the volume's name all the same.
+                volume: mounted.map_or(&recorded.volume, |mounted| &mounted.volume).clone(),
                 mountpoint: place.clone(),
                 missing: missing.map(str::to_owned),
             }
@@ -572,6 +584,13 @@ impl Mounts {
         let lingering = std::mem::take(&mut held.lingering);
         mounted.into_values().chain(lingering).collect()
     }
+}
+
+/// A strange line as it is shown: its beginning, for a damaged file may be one long line.
+fn beginning(line: &str) -> String {
+    let shown: String = line.chars().take(STRANGE_CHARS_MAX).collect();
+    let rest = if shown.len() < line.len() { "..." } else { "" };
+    format!("{}{rest}", shown.escape_debug())
 }
 
 /// What is said of a record that cannot be read.

@@ -213,6 +213,30 @@ fn a_mount_that_is_missing_is_a_health_check() {
     while mount_events(&place) != ["MOUNT_MISSING", "MOUNT_MISSING_CLEARED"] {}
 }
 
+/// The mount was listed under the name of before, and the volume could be deleted below it.
+#[test]
+fn regression_a_new_name_that_was_not_recorded_hides_no_mount() {
+    let Some((place, server, mountpoint)) = mounted() else { return };
+    let in_the_way = place.path("state/mounts.new");
+    fs::create_dir(&in_the_way).unwrap();
+    let refused = place.refused(&["volume", "rename", "home", "work"], 1);
+    assert!(refused.contains("the record of mounts cannot be written"), "{refused}");
+    assert_eq!(place.json(&["mount"])["records"][0]["volume"], "work");
+    for command in [["volume", "delete", "work", "--yes"], ["volume", "offline", "work", "--yes"]] {
+        let refused = place.refused(&command, 4);
+        assert!(refused.contains("it is mounted at"), "{refused}");
+    }
+    // The record follows the volume when it can be written again, though it has the first name.
+    fs::remove_dir(&in_the_way).unwrap();
+    place.ok(&["volume", "rename", "work", "house"]);
+    server.stop();
+    let _server = place.serve();
+    let listed = place.json(&["mount"]);
+    assert_eq!(listed["records"][0]["volume"], "house");
+    assert_eq!(listed["records"][0]["missing"], serde_json::Value::Null);
+    place.ok(&["unmount", mountpoint.text()]);
+}
+
 /// The events about mounts.
 fn mount_events(place: &Place) -> Vec<String> {
     let listed = place.json(&["event", "list"]);

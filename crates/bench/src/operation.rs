@@ -7,7 +7,7 @@
 //! An operation is a call of the engine. With `nfs-` before its name it is an NFS call of a client
 //! ([`protocol`]).
 //!
-//! Invariants: what is prepared does not depend on the count; one operation is under way, or one
+//! Invariants: the preparation does not depend on the count; one operation is under way, or one
 //! batch of NFS calls; no consistency point begins but where the operation is one.
 
 mod protocol;

@@ -150,8 +150,8 @@ impl SealedHandle {
 }
 
 /// Opens handles of one volume. A client mostly sends the handle that it sent last, so a handle
-/// equal to the last one that was opened is not verified again. Make a new one when the key may
-/// have changed.
+/// equal to the last one that was opened is not verified again. Make a new opener when the key
+/// may have changed.
 pub struct Opener {
     key: HandleKey,
     last: Option<SealedHandle>,

@@ -11,8 +11,8 @@
 //! threads: then a wait is refused that another thread could have ended. `fcntl` does the same.
 //!
 //! Fails: never. A walk ends after [`WAITS_WALKED_MAX`] waits, and all the walks that one change of
-//! locks makes after [`WAITS_WALKED_OF_CHANGE_MAX`] together. What they have not seen by then does
-//! not count: nobody may hold the manager up with long queues.
+//! locks makes after [`WAITS_WALKED_OF_CHANGE_MAX`] together. Waits that the walks have not seen by
+//! then do not count: nobody may hold the manager up with long queues.
 
 use crate::file::Through;
 use crate::lock::{Kind, Owner, Request};

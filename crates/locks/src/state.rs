@@ -196,7 +196,7 @@ impl State {
     fn turn(&self, file: FileHandle, walks: &mut Walks) -> Option<WaitId> {
         let locks = self.files.get(&file)?;
         let mut waited_for: BTreeMap<WaitId, BTreeSet<Owner>> = BTreeMap::new();
-        let mut is_free = |waiter: &&Waiter| {
+        let is_free = |waiter: &&Waiter| {
             locks.held.conflict(&waiter.request).is_none()
                 && locks.earlier(&waiter.request, Some(waiter.id)).all(|earlier| {
                     waiter.request.kind == Kind::Record
@@ -206,7 +206,7 @@ impl State {
                             .contains(&waiter.request.owner)
                 })
         };
-        locks.waiting.iter().find(&mut is_free).map(|waiter| waiter.id)
+        locks.waiting.iter().find(is_free).map(|waiter| waiter.id)
     }
 
     /// Everybody that a waiter waits for.

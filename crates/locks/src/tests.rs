@@ -229,7 +229,7 @@ fn regression_who_is_waited_for_elsewhere_passes() {
     assert_eq!(setup.told(), [(3, true)]);
 }
 
-/// Each earlier waiter was walked from anew, under the one mutex: a minute for 4,000 of them.
+/// Each earlier waiter was walked from anew, under the one mutex: 64,936 looks for one wait.
 #[test]
 fn regression_queues_that_lead_into_each_other_cost_a_bounded_look() {
     const WAITERS: u32 = 1000;

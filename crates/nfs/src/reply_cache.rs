@@ -77,7 +77,7 @@ impl Default for ReplyLimits {
     /// twice as many as 16 connections have, which a Linux client makes (`nconnect`). A call takes
     /// 185 bytes with what finds it, in tables that grow to a power of two, and its answer up to
     /// 320 more: both rooms together take 34 MB at most. More for each client does not fit into the
-    /// smallest memory that a node may have. What is remembered without an answer takes 40 bytes,
+    /// smallest memory that a node may have. A call remembered without its answer takes 40 bytes,
     /// 5 MB in both rooms.
     fn default() -> Self {
         Self {

@@ -20,8 +20,8 @@ pub trait Payload: Send {
     /// The bytes in all.
     fn len(&self) -> usize;
 
-    /// What they take in memory until they are sent: more than their number, if they are parts of
-    /// larger pieces.
+    /// Memory that the payload keeps until it is sent, in bytes: more than [`Self::len`] if its
+    /// bytes are parts of larger pieces.
     fn held_bytes(&self) -> usize {
         self.len()
     }

@@ -27,7 +27,7 @@ use units::VolumeUuid;
 const BATCH: u64 = 16;
 const _: () = assert!(OPERATIONS_MAX.is_multiple_of(BATCH));
 
-/// What can be counted: the name of an operation of the engine behind [`PREFIX`].
+/// Stands before the names of NFS calls in [`super::OPERATIONS`].
 pub(super) const PREFIX: &str = "nfs-";
 
 /// Lets the one client in as root. Gives a generation, as a node's table of exports does, so that

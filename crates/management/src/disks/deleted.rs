@@ -99,7 +99,7 @@ pub(crate) struct DeletedAggregates {
     used_since: Mutex<BTreeSet<String>>,
 }
 
-/// What is wrong with the file, what that comes to, and what to do.
+/// A fault of the file: the consequence for aggregates, and the next step for the operator.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Trouble {
     pub(crate) message: String,
@@ -149,7 +149,7 @@ impl DeletedAggregates {
         self.failure.as_deref()
     }
 
-    /// What is wrong with the file.
+    /// The fault of the file, if it has one.
     pub(crate) fn trouble(&self) -> Option<Trouble> {
         let lines = self.strange.len();
         if let Some(name) = self.used_since.lock().first() {

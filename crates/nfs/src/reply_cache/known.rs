@@ -69,7 +69,7 @@ impl<R> Entry<R> {
     }
 }
 
-/// What is known of a client.
+/// A client, with its calls and connections.
 struct Client {
     address: IpAddr,
     /// Its calls that are being done.
@@ -141,7 +141,7 @@ impl<R> Known<R> {
             .sum()
     }
 
-    /// Calls, those with answers, those that are being done, and clients.
+    /// The numbers of all calls, of calls with answers, of calls that are being done, of clients.
     #[cfg(test)]
     pub(super) fn counts(&self) -> (usize, usize, usize, usize) {
         (self.index.len(), self.answers, self.pending, self.clients.len())

@@ -411,7 +411,7 @@ impl Naive {
     }
 }
 
-/// Of another length than others, for each takes the memory of one that went.
+/// An answer whose length differs from others': it takes the buffer of an evicted answer.
 fn answer_to(client: u8, xid: u32) -> Vec<u8> {
     vec![client; xid as usize * 100]
 }

@@ -11,7 +11,7 @@ use crate::machine::AGGREGATE;
 use crate::seed::finding::Finding;
 use admin_api::{Reply, Request, VolumeFilter};
 
-/// Of 100 jobs that are open at a rest, those of which the rate and the pause are taken away.
+/// How many of 100 jobs that are open at a rest lose their rate and their pause.
 const RELEASE_PERCENT: u64 = 60;
 
 impl OperatorLife<'_> {

@@ -4,7 +4,7 @@
 //! follows from other files, too.
 
 use crate::asking::{Done, WaitId};
-use crate::lock::{Held, Owner, Request, Share};
+use crate::lock::{Held, Mode, Owner, Request, Share};
 use crate::segments::Segments;
 use crate::usage::{Sort, Usage};
 
@@ -51,14 +51,17 @@ impl FileLocks {
         }
     }
 
-    /// The waiters that `request`, asking now or as waiter `before`, stands behind.
+    /// The waiters that `request`, asking now or as waiter `before`, stands behind: who shares
+    /// stands behind nobody, as on Linux. Its program may have a lock already, for whose end the
+    /// waiter before it waits.
     pub(crate) fn earlier(
         &self,
         request: &Request,
         before: Option<WaitId>,
     ) -> impl Iterator<Item = &Waiter> {
         let earlier = self.waiting.iter().take_while(move |waiter| Some(waiter.id) != before);
-        earlier.filter(move |waiter| waiter.excludes(request))
+        let stands = request.mode == Mode::Exclusive;
+        earlier.filter(move |waiter| stands && waiter.excludes(request))
     }
 
     /// All who stand in the way of `request`, asking now or as waiter `before`.

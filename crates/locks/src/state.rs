@@ -192,7 +192,7 @@ impl State {
     }
 
     /// The waiter of a file whose turn it is: the first that no held lock excludes, nor an earlier
-    /// waiter, but for those who wait for this one's owner.
+    /// waiter that it stands behind, but for those who wait for this one's owner.
     fn turn(&self, file: FileHandle, walks: &mut Walks) -> Option<WaitId> {
         let locks = self.files.get(&file)?;
         let mut waited_for: BTreeMap<WaitId, BTreeSet<Owner>> = BTreeMap::new();

@@ -143,17 +143,40 @@ fn waiters_are_served_in_order_and_not_overtaken() {
     let setup = Setup::new();
     setup.now(&request(0, Shared, 0, 9)).unwrap();
     setup.waits(1, &request(1, Exclusive, 0, 9));
-    // It could share with the holder, but came after one who cannot.
-    setup.waits(2, &request(2, Shared, 0, 9));
+    setup.waits(2, &request(2, Exclusive, 3, 3));
     // Who does not wait looks at what is held only.
     assert!(setup.now(&request(3, Shared, 3, 3)).is_ok());
     setup.unlock(3, 3, 3);
-    setup.waits(3, &request(3, Shared, 0, 9));
     setup.unlock(0, 0, 9);
     assert_eq!(setup.told(), [(1, true)]);
+    setup.waits(3, &request(3, Shared, 0, 9));
     setup.unlock(1, 0, 9);
-    assert_eq!(setup.told(), [(2, true), (3, true)]);
-    assert_eq!(setup.manager.counts(), (2, 0));
+    assert_eq!(setup.told(), [(2, true)]);
+    setup.unlock(2, 3, 3);
+    assert_eq!(setup.told(), [(3, true)]);
+    assert_eq!(setup.manager.counts(), (1, 0));
+}
+
+/// A program that shared a lock and waited for its child that wanted to share it, too, waited for
+/// ever, if somebody else waited for the program.
+#[test]
+fn regression_who_shares_does_not_wait_for_who_waits() {
+    let setup = Setup::new();
+    for kind in [Kind::Whole, Kind::Record] {
+        let of = |number, mode| Request { kind, ..request(number, mode, 0, 9) };
+        setup.now(&of(0, Shared)).unwrap();
+        setup.waits(1, &of(1, Exclusive));
+        assert!(matches!(setup.wait(2, &of(2, Shared)), Ok(Outcome::Granted)), "{kind:?}");
+        let unlock = |number| {
+            let Request { file, owner, kind, range, .. } = of(number, Shared);
+            setup.manager.unlock(file, &owner, kind, &range);
+        };
+        unlock(0);
+        assert_eq!(setup.told(), []);
+        unlock(2);
+        assert_eq!(setup.told(), [(1, true)]);
+        unlock(1);
+    }
 }
 
 #[test]
@@ -191,12 +214,12 @@ fn a_circle_of_waits_is_refused() {
 fn order_among_waiters_makes_no_circle() {
     let setup = Setup::new();
     let elsewhere = |number| Request { file: file(2), ..request(number, Exclusive, 0, 0) };
-    setup.now(&request(0, Shared, 0, 9)).unwrap();
+    setup.now(&request(0, Shared, 0, 4)).unwrap();
     setup.now(&elsewhere(2)).unwrap();
     setup.waits(1, &request(1, Exclusive, 0, 9));
     setup.waits(0, &elsewhere(0));
     // 2 would stand behind 1, who waits for 0, who waits for 2: so it does not stand behind.
-    assert_eq!(setup.wait(2, &request(2, Shared, 0, 9)), Ok(Outcome::Granted));
+    assert_eq!(setup.wait(2, &request(2, Exclusive, 5, 9)), Ok(Outcome::Granted));
 }
 
 /// Threads of one program, each of which takes one range at a time, beside open files that do so,
@@ -221,9 +244,9 @@ fn regression_who_is_waited_for_elsewhere_passes() {
     let setup = Setup::new();
     let elsewhere = |number| Request { file: file(2), ..request(number, Exclusive, 0, 0) };
     setup.now(&elsewhere(3)).unwrap();
-    setup.now(&request(0, Shared, 0, 9)).unwrap();
+    setup.now(&request(0, Exclusive, 0, 4)).unwrap();
     setup.waits(1, &request(1, Exclusive, 0, 9));
-    setup.waits(3, &request(3, Shared, 0, 9));
+    setup.waits(3, &request(3, Exclusive, 5, 9));
     // 3 stands behind 1, which waits for 0, which waits for 3 now.
     setup.waits(0, &elsewhere(0));
     assert_eq!(setup.told(), [(3, true)]);
@@ -234,6 +257,7 @@ fn regression_who_is_waited_for_elsewhere_passes() {
 fn regression_queues_that_lead_into_each_other_cost_a_bounded_look() {
     const WAITERS: u32 = 1000;
     const BEYOND: u64 = WAITERS as u64;
+    const FAR: u64 = 2 * BEYOND;
     let setup = Setup::new();
     let of = |number: u32, mode, start, last| Request {
         owner: Owner::new(client(number.into()), &number.to_be_bytes()),
@@ -245,18 +269,18 @@ fn regression_queues_that_lead_into_each_other_cost_a_bounded_look() {
         setup.manager.unlock(file(1), &owner, Kind::Record, &range);
     };
     setup.now(&of(0, Exclusive, 0, BEYOND - 1)).unwrap();
-    setup.now(&of(1, Shared, BEYOND, u64::MAX)).unwrap();
+    setup.now(&of(1, Shared, FAR, u64::MAX)).unwrap();
     for number in 2..WAITERS {
         setup.waits(number, &of(number, Exclusive, number.into(), number.into()));
     }
     setup.waits(WAITERS, &of(WAITERS, Exclusive, BEYOND, u64::MAX));
     for first in 0..32 {
         LOOKS.set(0);
-        setup.waits(WAITERS + 1 + first, &of(0, Shared, first.into(), u64::MAX));
+        setup.waits(WAITERS + 1 + first, &of(0, Exclusive, first.into(), BEYOND));
         assert!(LOOKS.get() < 2000, "{} looks for one wait", LOOKS.get());
     }
     LOOKS.set(0);
-    unlock(1, BEYOND, BEYOND);
+    unlock(1, FAR, FAR);
     assert!(LOOKS.get() < 2000, "{} looks", LOOKS.get());
     // Who waits has his turn all the same.
     unlock(0, 0, 10);
@@ -456,8 +480,10 @@ impl Model {
     /// Owners of the first `count` waiters that exclude the request.
     fn queued(&self, request: &Request, count: usize) -> Vec<u8> {
         let asks = (&request.owner, request.kind, request.mode);
+        let stands = request.mode == Mode::Exclusive;
         let earlier = self.waiting[..count].iter().filter(|(_, waiting)| {
-            meet((&waiting.owner, waiting.kind, waiting.mode), asks)
+            stands
+                && meet((&waiting.owner, waiting.kind, waiting.mode), asks)
                 && bytes(&waiting.range).any(|byte| bytes(&request.range).contains(&byte))
         });
         earlier.map(|(_, waiting)| waiting.owner.name[0]).collect()
@@ -495,8 +521,12 @@ impl Model {
         }
     }
 
-    /// Whether each of the first `count` waiters that excludes the request waits for its owner.
+    /// Whether the request shares, or each of the first `count` waiters that excludes it waits for
+    /// its owner.
     fn may_pass(&self, request: &Request, count: usize) -> bool {
+        if request.mode == Mode::Shared {
+            return true;
+        }
         let excludes = |place: &usize| {
             let waiting = &self.waiting[*place].1;
             meet(

@@ -217,5 +217,9 @@ pub(crate) const FOPEN_PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 pub(crate) const O_EXCL: u32 = 0o200;
 pub(crate) const O_APPEND: u32 = 0o2000;
 pub(crate) const O_DSYNC: u32 = 0o10000;
+/// The part of an open's flags that says whether it is for reading, writing or both.
+pub(crate) const O_ACCMODE: u32 = 3;
+/// For reading only.
+pub(crate) const O_RDONLY: u32 = 0;
 /// `O_DIRECT` differs by architecture.
 pub(crate) const O_DIRECT: u32 = rustix::fs::OFlags::DIRECT.bits();

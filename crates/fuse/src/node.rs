@@ -5,12 +5,14 @@
 //! another file, though the kernel may hold on to one for ever. Other files (of snapshots, of
 //! other members of a group, and the few whose numbers do not fit) are in a table, for as long as
 //! the kernel's count of lookups says; their ids have the top bit set and are not used again
-//! either.
+//! either. They begin at a random number, so that a file handle of an earlier mount
+//! (`name_to_handle_at`) means no file of this one.
 //!
 //! Invariants: `handle(remember(handle)) == handle`; the root is [`ROOT_NODE`].
 
 use crate::abi::ROOT_NODE;
 use file_service::FileHandle;
+use platform::Entropy;
 use platform::sync::Mutex;
 use std::collections::HashMap;
 use units::{Generation, InodeNumber, SnapshotId};
@@ -35,8 +37,10 @@ struct Named {
 }
 
 impl NodeTable {
-    pub(crate) fn new(root: FileHandle) -> Self {
-        Self { root, table: Mutex::default() }
+    pub(crate) fn new(root: FileHandle, entropy: &dyn Entropy) -> Self {
+        // Far from the end, whatever it is.
+        let table = Table { used: entropy.next_u64() >> 2, ..Table::default() };
+        Self { root, table: Mutex::new(table) }
     }
 
     /// The id that says it all, if the file has one.
@@ -112,6 +116,7 @@ pub(crate) fn visible_inode(handle: FileHandle) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use platform::linux::SystemEntropy;
     use units::VolumeUuid;
 
     fn handle(inode: u64, generation: u32, snapshot: u32) -> FileHandle {
@@ -125,7 +130,7 @@ mod tests {
 
     #[test]
     fn active_files_need_no_table() {
-        let nodes = NodeTable::new(handle(2, 1, 0));
+        let nodes = NodeTable::new(handle(2, 1, 0), &SystemEntropy);
         assert_eq!(nodes.remember(handle(2, 1, 0)), ROOT_NODE);
         assert_eq!(nodes.remember(handle(7, 3, 0)), 3 << 32 | 7);
         nodes.forget(3 << 32 | 7, 9);
@@ -135,7 +140,7 @@ mod tests {
 
     #[test]
     fn others_live_while_the_kernel_remembers_them() {
-        let nodes = NodeTable::new(handle(2, 1, 0));
+        let nodes = NodeTable::new(handle(2, 1, 0), &SystemEntropy);
         let elsewhere = FileHandle { volume: VolumeUuid([2; 16]), ..handle(7, 3, 0) };
         let odd = [handle(7, 3, 5), handle(1, 0, 0), handle(7, u32::MAX, 0), elsewhere];
         let ids = odd.map(|file| nodes.remember(file));

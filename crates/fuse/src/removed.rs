@@ -1,9 +1,10 @@
-//! Directories that were removed through the mount while the kernel knows them: somebody's working
-//! directory, or an open one. On Linux such a directory is there until it is closed, empty and
-//! without a link; the service has nothing of it any more.
+//! Files that were removed through the mount while the kernel knows them, and of which the service
+//! has nothing any more: somebody's working directory or an open one, and FIFOs, sockets and
+//! devices, which the kernel opens by itself. On Linux such a file is there until it is closed,
+//! empty and without a link.
 //!
-//! Invariants: asked only of what the service calls stale, so a directory that lives is never taken
-//! for a removed one; forgotten when the kernel forgets the directory.
+//! Invariants: asked only of what the service calls stale, so a file that lives is never taken for
+//! a removed one; forgotten when the kernel forgets the file.
 
 use file_service::{Attributes, Entry, NodeChange};
 use platform::sync::Mutex;
@@ -11,17 +12,17 @@ use std::collections::HashMap;
 
 /// What is known of them, by node.
 #[derive(Default)]
-pub(crate) struct RemovedDirectories(Mutex<HashMap<u64, Attributes>>);
+pub(crate) struct RemovedFiles(Mutex<HashMap<u64, Attributes>>);
 
-impl RemovedDirectories {
-    /// A directory is gone, with the change of the one that it was in.
-    pub(crate) fn add(&self, node: u64, directory: &Entry, change: &NodeChange) {
+impl RemovedFiles {
+    /// A file is gone, with the change of the directory that it was in.
+    pub(crate) fn add(&self, node: u64, file: &Entry, change: &NodeChange) {
         let attributes = Attributes {
             links: 0,
             size: 0,
             used: 0,
             ctime: change.after.ctime,
-            ..directory.attributes.clone()
+            ..file.attributes.clone()
         };
         self.0.lock().insert(node, attributes);
     }

@@ -10,9 +10,9 @@
 
 use super::{Handled, Server, empty_done};
 use crate::abi::{
-    AllocateIn, CreateIn, FOPEN_DIRECT_IO, FOPEN_PARALLEL_DIRECT_WRITES, O_APPEND, O_DIRECT,
-    O_DSYNC, O_EXCL, OpenIn, OpenOut, ROOT_NODE, ReadIn, ReleaseIn, SeekIn, SeekOut, WRITE_CACHE,
-    WRITE_KILL_PRIVILEGE, WriteIn, WriteOut,
+    AllocateIn, CreateIn, FOPEN_DIRECT_IO, FOPEN_PARALLEL_DIRECT_WRITES, O_ACCMODE, O_APPEND,
+    O_DIRECT, O_DSYNC, O_EXCL, O_RDONLY, OpenIn, OpenOut, ROOT_NODE, ReadIn, ReleaseIn, SeekIn,
+    SeekOut, WRITE_CACHE, WRITE_KILL_PRIVILEGE, WriteIn, WriteOut,
 };
 use crate::convert;
 use crate::errno::Errno;
@@ -38,6 +38,10 @@ impl Server {
     pub(super) fn open(self: &Arc<Self>, request: &mut Request<'_>) -> Handled {
         let file = self.file(request)?;
         let arguments: OpenIn = request.take()?;
+        // Stores through a mapping are written when nobody hears of an error any more.
+        if file.is_read_only() && arguments.flags & O_ACCMODE != O_RDONLY {
+            return Err(FsError::ReadOnly.into());
+        }
         let (server, reply) = (Arc::clone(self), request.reply());
         let held: Done<Hold> = Box::new(move |held| match held {
             Ok(hold) => {

@@ -39,25 +39,34 @@ use crate::errno::Errno;
 use crate::node::{NodeTable, visible_inode};
 use crate::opens::{Opened, Opens};
 use crate::privileged::PrivilegedFiles;
-use crate::removed::RemovedDirectories;
+use crate::removed::RemovedFiles;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::unsettled::Unsettled;
 use ::locks::LockManager;
 use file_service::{
-    Attributes, Caller, Done, Durability, Entry, FileHandle, FileService, FsError, calls,
+    Attributes, Caller, Done, Durability, Entry, FileHandle, FileKind, FileService, FsError, calls,
 };
+use platform::linux::SystemEntropy;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 type Handled = Result<(), Errno>;
+
+/// Whether programs use a file without an OPEN that this side hears of.
+fn is_special(entry: &Entry) -> bool {
+    !matches!(entry.attributes.kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink)
+}
 
 pub(crate) struct Server {
     service: Arc<dyn FileService>,
     nodes: NodeTable,
     opens: Opens,
     unsettled: Arc<Unsettled>,
-    removed: RemovedDirectories,
+    removed: RemovedFiles,
+    /// The kernel was told of a file that it keeps in use without an OPEN: a FIFO, a socket, a
+    /// device.
+    has_special: AtomicBool,
     privileged: PrivilegedFiles,
     /// How long the kernel may believe names and attributes.
     valid: Validity,
@@ -84,9 +93,10 @@ impl Server {
         Arc::new(Self {
             service,
             unsettled: Arc::new(unsettled),
-            nodes: NodeTable::new(root),
+            nodes: NodeTable::new(root, &SystemEntropy),
             opens: Opens::default(),
-            removed: RemovedDirectories::default(),
+            removed: RemovedFiles::default(),
+            has_special: AtomicBool::new(false),
             privileged: PrivilegedFiles::default(),
             valid,
             caller,
@@ -168,8 +178,8 @@ impl Server {
         self.node(request.header.node)
     }
 
-    /// What is answered of a directory that was removed while the kernel knows it, and else of a
-    /// file that is gone.
+    /// What is answered of a directory or special file that was removed while the kernel knows it,
+    /// and else of a file that is gone.
     fn or_removed(
         &self,
         node: u64,
@@ -211,9 +221,18 @@ impl Server {
     fn entry_out(&self, entry: &Entry) -> EntryOut {
         let node = self.nodes.remember(entry.handle);
         self.privileged.told(node, &entry.attributes);
+        if is_special(entry) {
+            self.has_special.store(true, Ordering::Relaxed);
+        }
         let ino = visible_inode(entry.handle);
         let generation = entry.handle.generation.get();
         convert::entry(node, ino, generation, &entry.attributes, self.valid)
+    }
+
+    /// Whether removing a name may remove a file that somebody uses and the service does not know
+    /// to be in use.
+    fn may_lose_special(&self) -> bool {
+        self.has_special.load(Ordering::Relaxed)
     }
 
     /// Answers with a file; if nobody hears it, the kernel has not counted a lookup.

@@ -3,7 +3,7 @@
 //! A new file belongs to the requester: its user is set by name, its group is the caller's unless
 //! the directory has setgid (the service's rule).
 
-use super::{Handled, Server, empty_done};
+use super::{Handled, Server, empty_done, is_special};
 use crate::abi::{
     BatchForgetIn, ForgetIn, ForgetOne, LinkIn, MakeDirectoryIn, MakeNodeIn, Rename2In, RenameIn,
     opcode,
@@ -152,14 +152,27 @@ impl Server {
         Ok(())
     }
 
-    pub(super) fn remove(&self, request: &mut Request<'_>) -> Handled {
+    pub(super) fn remove(self: &Arc<Self>, request: &mut Request<'_>) -> Handled {
         let directory = self.file(request)?;
-        let name = request.name()?;
-        self.service.remove(
-            &self.caller,
-            calls::Remove { directory, name: name.to_vec() },
-            empty_done(request.reply()),
-        );
+        let name = request.name()?.to_vec();
+        if !self.may_lose_special() {
+            let call = calls::Remove { directory, name };
+            self.service.remove(&self.caller, call, empty_done(request.reply()));
+            return Ok(());
+        }
+        let (server, reply) = (Arc::clone(self), request.reply());
+        let call = calls::Remove { directory, name: name.clone() };
+        self.with_victim_at((directory, name), move |victim| {
+            let same = Arc::clone(&server);
+            let done: Done<NodeChange> = Box::new(move |answer| match answer {
+                Ok(change) => {
+                    same.removed_by(victim, &change);
+                    reply.done();
+                }
+                Err(error) => reply.error(error),
+            });
+            server.service.remove(&server.caller, call, done);
+        });
         Ok(())
     }
 
@@ -168,7 +181,7 @@ impl Server {
         let name = request.name()?.to_vec();
         let (server, reply) = (Arc::clone(self), request.reply());
         let call = calls::RemoveDirectory { directory, name: name.clone() };
-        self.with_directory_at((directory, name), move |victim| {
+        self.with_victim_at((directory, name), move |victim| {
             let same = Arc::clone(&server);
             let done: Done<NodeChange> = Box::new(move |answer| match answer {
                 Ok(change) => {
@@ -182,19 +195,21 @@ impl Server {
         Ok(())
     }
 
-    /// Goes on with the directory that a name leads to, if it does.
-    fn with_directory_at(
+    /// Goes on with the directory or special file that a name leads to, if it does.
+    fn with_victim_at(
         &self,
         (directory, name): (FileHandle, Vec<u8>),
         then: impl FnOnce(Option<Entry>) + Send + 'static,
     ) {
-        let is_directory = |found: &Entry| found.attributes.kind == FileKind::Directory;
-        let done: Done<Entry> = Box::new(move |found| then(found.ok().filter(is_directory)));
+        let is_kept =
+            |found: &Entry| found.attributes.kind == FileKind::Directory || is_special(found);
+        let done: Done<Entry> = Box::new(move |found| then(found.ok().filter(is_kept)));
         self.service.lookup(&self.caller, calls::Lookup { directory, name }, done);
     }
 
-    /// A name that led to `victim` is gone. If another client had given it to another directory
-    /// meanwhile, the service knows `victim`, and it is not taken for removed.
+    /// A name that led to `victim` is gone. If another client had given it to another file
+    /// meanwhile, or it has other names, the service knows `victim`, and it is not taken for
+    /// removed.
     fn removed_by(&self, victim: Option<Entry>, change: &NodeChange) {
         if let Some(victim) = victim
             && let Some(node) = self.nodes.known(victim.handle)
@@ -219,7 +234,7 @@ impl Server {
             return Ok(());
         }
         let (server, reply) = (Arc::clone(self), request.reply());
-        self.with_directory_at((to.0, to.1.to_vec()), move |victim| {
+        self.with_victim_at((to.0, to.1.to_vec()), move |victim| {
             let same = Arc::clone(&server);
             let done: Done<(NodeChange, NodeChange)> = Box::new(move |answer| match answer {
                 Ok((_, change)) => {

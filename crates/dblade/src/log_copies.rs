@@ -16,6 +16,7 @@ use crate::log_places::{self, PlaceKind, WantedPlace};
 use crate::mending::{Mending, Turn};
 use aggregate::Aggregate;
 use nvlog::{CopyState, CopyStatus, CopyWitness, Log, LogError, LogIdentity, OpenDone, Places};
+use ondisk::log_copies::LOG_COPIES_MAX;
 use platform::completion::gather;
 use platform::sync::Mutex;
 use platform::{Disk, DiskError, WriteDone};
@@ -101,9 +102,11 @@ fn mend_log(engine: &Engine, aggregate: &Arc<Aggregate>) {
     let is_there = |place: &WantedPlace| {
         has_copy(log, &place.name) || engine.mending.lock().is_under_way(&turn(place))
     };
-    let (there, free): (Vec<_>, Vec<_>) = places.into_iter().partition(is_there);
-    let mut lacking = count.saturating_sub(there.len());
-    for place in free {
+    let mut lacking = count.saturating_sub(places.iter().filter(|place| is_there(place)).count());
+    if lacking > 0 {
+        make_room(aggregate, &copies, &is_wanted);
+    }
+    for place in places.into_iter().filter(|place| !is_there(place)) {
         if lacking == 0 {
             return;
         }
@@ -141,6 +144,18 @@ pub(crate) fn join_on_disks(engine: &Engine, aggregate: &Arc<Aggregate>, done: E
     }
 }
 
+/// Lets go of a copy that is not wanted where a wanted one could not join: a log has no more copies
+/// than [`LOG_COPIES_MAX`]. For a consistency point there is one copy less than there should be.
+fn make_room(aggregate: &Arc<Aggregate>, copies: &[CopyStatus], is_wanted: &dyn Fn(&str) -> bool) {
+    let written = copies.iter().filter(|copy| !matches!(copy.state, CopyState::Lost(_)));
+    let (wanted, superfluous): (Vec<_>, Vec<_>) = written.partition(|copy| is_wanted(&copy.disk));
+    if let Some(first) = superfluous.first()
+        && wanted.len() + superfluous.len() >= LOG_COPIES_MAX
+    {
+        let_one_go(aggregate, &first.disk);
+    }
+}
+
 /// There are as many copies as there should be: what is known of others does not matter.
 fn let_go(aggregate: &Arc<Aggregate>, copies: &[CopyStatus], is_wanted: &dyn Fn(&str) -> bool) {
     let log = &aggregate.parts.log;
@@ -148,14 +163,14 @@ fn let_go(aggregate: &Arc<Aggregate>, copies: &[CopyStatus], is_wanted: &dyn Fn(
     let is_there = |copy: &&CopyStatus| !matches!(copy.state, CopyState::Lost(_));
     let superfluous = copies.iter().filter(is_there).filter(|copy| !is_wanted(&copy.disk));
     let superfluous: Vec<&CopyStatus> = superfluous.collect();
-    for CopyStatus { disk, .. } in &superfluous {
-        let aggregate = &aggregate.parts.identity.name;
-        tracing::info!(disk, %aggregate, "a copy of the journal is let go of");
-        log.leave(disk);
-    }
-    if !superfluous.is_empty() {
-        aggregate.log_has_left();
-    }
+    superfluous.iter().for_each(|copy| let_one_go(aggregate, &copy.disk));
+}
+
+fn let_one_go(aggregate: &Arc<Aggregate>, disk: &str) {
+    let name = &aggregate.parts.identity.name;
+    tracing::info!(disk, aggregate = %name, "a copy of the journal is let go of");
+    aggregate.parts.log.leave(disk);
+    aggregate.log_has_left();
 }
 
 /// Whether a copy of the log is on a disk of this name, and is written.

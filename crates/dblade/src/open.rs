@@ -55,6 +55,8 @@ pub struct Recovery {
     pub skipped: u64,
     /// Why a new log was made, if the old one is lost.
     pub lost_log: Option<String>,
+    /// The record of the log from which on acknowledged changes are lost, if it is damaged.
+    pub damaged_from: Option<u64>,
     /// How long it took from the superblock to service, in nanoseconds.
     pub nanoseconds: u64,
 }

@@ -131,12 +131,15 @@ impl Opening {
             replayed_bytes,
             skipped,
             lost_log: self.lost_log.clone(),
+            damaged_from: self.log.as_ref().and_then(|log| log.missing()),
             nanoseconds: 0,
         };
         let wanted = Arc::clone(&aggregate);
         let same = Arc::clone(&aggregate);
         let store = Arc::clone(&self.store);
         let (slot, mut superblock) = (self.slot, self.superblock);
+        // The log may be one that replaces a lost one.
+        let log = self.identity.log;
         let committed = move |outcome: Result<(), aggregate::AggregateError>| match outcome {
             Ok(()) => {
                 let log = Arc::clone(&same.parts.log);
@@ -157,6 +160,7 @@ impl Opening {
         }
         // The first block of the consistency point may need a note of its stripe in the log.
         superblock.clean = U16::new(0);
+        superblock.log = log;
         let block = Arc::new(superblock.to_block());
         store.adopt_superblock(slot, block, is_whole_slot, Box::new(needed));
     }

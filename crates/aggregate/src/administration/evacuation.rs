@@ -89,12 +89,11 @@ impl Aggregate {
         self.request_action(Box::new(keep), done);
     }
 
-    /// Goes on with a removal that waited for a copy of the log to leave the group.
+    /// A copy of the log has left a disk: the log lets go of the disk with the next consistency
+    /// point, and a removal goes on that waited for it.
     pub fn log_has_left(self: &Arc<Self>) {
-        if self.evacuation().is_some() {
-            self.force();
-            self.request_consistency_point(None);
-        }
+        self.force();
+        self.request_consistency_point(None);
     }
 
     fn check_removal(&self, side: &BlockSide, group: u32) -> Result<Evacuation, EvacuationError> {

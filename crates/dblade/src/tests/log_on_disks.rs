@@ -114,7 +114,8 @@ fn a_disk_whose_place_another_has_is_not_written_any_more() {
 
 #[test]
 fn a_disk_is_not_replaced_before_the_log_has_left_it() {
-    for kind in [RaidKind::Raid4, RaidKind::Dp] {
+    // With triple parity there are as many copies as a log may have.
+    for kind in [RaidKind::Raid4, RaidKind::Dp, RaidKind::Tp] {
         let node = node(kind);
         let place = DiskPlace { group: 0, member: 0 };
         node.world.add_disk("new", DISK_BLOCKS);

@@ -86,6 +86,22 @@ fn a_log_that_is_lost_after_a_clean_stop_costs_nothing() {
     }
 }
 
+/// Work that takes several consistency points went on after the last one, and wrote stripes behind
+/// a superblock that says clean.
+#[test]
+fn regression_no_consistency_point_follows_the_clean_one() {
+    let node = node(RaidKind::Dp);
+    let aggregate = node.engine.aggregate_named("a1").unwrap();
+    node.write_file(node.root("home"), "last", SINCE.to_vec());
+    node.wait(|done| node.engine.stop(done)).unwrap();
+    let before = content_of(&node.world);
+    aggregate.force();
+    let more = node.wait(|done| aggregate.request_consistency_point(Some(done)));
+    assert!(more.is_err());
+    node.settle();
+    assert!(content_of(&node.world) == before, "nothing is written");
+}
+
 #[test]
 fn a_log_that_is_lost_and_needed_is_done_without_if_somebody_says_so() {
     for loss in [Loss::Blank, Loss::Rotten] {
@@ -255,7 +271,7 @@ fn nothing_is_logged_beside_the_last_consistency_point() {
         service.create(&Caller::root(), call, done);
     };
     assert_eq!(node.call(create).unwrap_err(), FsError::Offline);
-    while aggregate.phase() != Phase::Idle {
+    while !aggregate.is_failed() {
         assert!(node.run());
     }
     node.engine.halt();

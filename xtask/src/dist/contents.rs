@@ -4,18 +4,23 @@ use super::notices::notices;
 use super::stage::{FILE_MODE, Stage, read, read_text};
 use super::tool::{bytes_of, tool};
 use super::{Outcome, Release};
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Documents, by where they are in the repository.
-const DOCUMENTS: [&str; 6] = [
+/// Documents, by where they are in the repository. They lie as they lie there, so that what one of
+/// them refers to is found.
+const DOCUMENTS: [&str; 7] = [
     "README.md",
     "SECURITY.md",
     "CHANGELOG.md",
-    "docs/operator-guide.md",
-    "docs/semantics.md",
-    "docs/disk-states.md",
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "GLOSSARY.md",
+    "STYLE.md",
 ];
+/// Directories of documents.
+const DIRECTORIES: [&str; 2] = ["docs", "docs/decisions"];
 
 /// Where files are that each distribution has elsewhere.
 pub(super) struct Places {
@@ -48,14 +53,39 @@ pub(super) fn add(
         stage.file(&format!("{share}/{place}"), FILE_MODE, &text)?;
     }
     let documents = format!("{share}/doc/stroop");
-    for document in DOCUMENTS {
-        let name = document.rsplit('/').next().unwrap_or(document);
-        let text = read(&release.root.join(document))?;
-        stage.file(&format!("{documents}/{name}"), FILE_MODE, &text)?;
+    for document in all_documents(release.root)? {
+        let text = read(&release.root.join(&document))?;
+        stage.file(&format!("{documents}/{document}"), FILE_MODE, &text)?;
     }
     let sample = read(&release.root.join("packaging/stroop.toml"))?;
     stage.file(&format!("{documents}/examples/stroop.toml"), FILE_MODE, &sample)?;
     stage.compressed(&format!("{documents}/third-party-notices"), notices(release.root)?.as_bytes())
+}
+
+/// All documents, in order.
+fn all_documents(root: &Path) -> Outcome<Vec<String>> {
+    let mut documents: Vec<String> = DOCUMENTS.map(str::to_owned).into();
+    for directory in DIRECTORIES {
+        documents.extend(files_of(root, directory)?);
+    }
+    documents.sort();
+    Ok(documents)
+}
+
+/// The texts and pictures that lie in a directory of the repository itself.
+fn files_of(root: &Path, directory: &str) -> Outcome<Vec<String>> {
+    let path = root.join(directory);
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    let mut files = Vec::new();
+    for entry in fs::read_dir(&path).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let is_document = name.ends_with(".md") || name.ends_with(".svg");
+        if is_document && entry.file_type().map_err(failed)?.is_file() {
+            files.push(format!("{directory}/{name}"));
+        }
+    }
+    Ok(files)
 }
 
 /// The manual's pages, as the program writes them.
@@ -74,5 +104,45 @@ pub(super) fn service(release: &Release<'_>, program: &str) -> Outcome<String> {
     match text.contains(here) {
         true => Ok(text.replace(here, &format!("ExecStart={program} "))),
         false => Err("packaging/stroop.service does not start /usr/bin/stroop".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where a link of a document leads, from the repository's root; nothing if it leads elsewhere.
+    fn target(document: &str, link: &str) -> Option<String> {
+        let path = link.split('#').next().filter(|path| !path.is_empty())?;
+        if path.contains("://") || path.starts_with("mailto:") {
+            return None;
+        }
+        let mut parts: Vec<&str> = document.split('/').collect();
+        parts.pop();
+        for part in path.split('/') {
+            match part {
+                "." => {}
+                ".." => drop(parts.pop()),
+                part => parts.push(part),
+            }
+        }
+        Some(parts.join("/"))
+    }
+
+    #[test]
+    fn what_a_document_refers_to_is_in_the_package() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let documents = all_documents(&root).unwrap();
+        let mut links = 0;
+        for document in documents.iter().filter(|document| document.ends_with(".md")) {
+            let text = fs::read_to_string(root.join(document)).unwrap();
+            for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+                let Some(target) = target(document, link) else { continue };
+                // Debian has the text of the licence elsewhere, and tells of it in `copyright`.
+                assert!(target == "LICENSE" || documents.contains(&target), "{document}: {link}");
+                links += 1;
+            }
+        }
+        assert!(links > 100, "{links} links");
     }
 }

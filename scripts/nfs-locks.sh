@@ -101,9 +101,10 @@ stroop aggr create a1 --disks 4 --raid raid4 >/dev/null
 stroop volume create home --aggr a1 --size 500M --export 10.9.0.0/24:rw:none >/dev/null
 stroop mount home "$mountpoint" >/dev/null
 registered=$(rpcinfo -p 127.0.0.1 | awk '{ print $1 "/" $2 "/" $3 "/" $4 }')
-for wanted in 100003/3/tcp/2049 100005/3/tcp/2049 100021/4/tcp/2049 100021/4/udp/2049 100024/1/udp/2049; do
+for wanted in 100003/3/tcp/2049 100005/3/tcp/2049 100021/4/tcp/2049 100024/1/udp/2049; do
     grep -qx "$wanted" <<<"$registered" || fail "$wanted is not registered: $registered"
 done
+! grep -qx 100021/4/udp/2049 <<<"$registered" || fail "locks are registered over UDP: $registered"
 showmount -e 10.9.0.1 | grep -q '^/home *10.9.0.0/24$' || fail "showmount does not show the export"
 note "registered at rpcbind; showmount shows the export"
 # ---- the guests ----------------------------------------------------------------------------------

@@ -67,6 +67,9 @@ pub struct AggregateDelete {
     /// Only say what would go.
     #[serde(default)]
     pub dry_run: bool,
+    /// The plan that was shown: nothing is done if it is another one by now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
 }
 
 impl Validate for AggregateDelete {

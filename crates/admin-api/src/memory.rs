@@ -217,12 +217,11 @@ impl Administration for MemoryAdministration {
             let cause = format!("aggregate {aggregate} does without it");
             state.events.note(EventSeverity::Warning, "DISK_FAILED", &request.disk, &cause);
         }
-        Ok(Removal {
-            object: request.disk.clone(),
-            consequences: vec![format!("aggregate {aggregate} does without it")],
-            freed_bytes: 0,
-            dry_run: request.dry_run,
-        })
+        Ok(Removal::new(
+            request.disk.clone(),
+            vec![format!("aggregate {aggregate} does without it")],
+            request.dry_run,
+        ))
     }
 
     fn disk_clear(&self, request: &DiskClear) -> Result<Removal, AdminError> {
@@ -236,7 +235,7 @@ impl Administration for MemoryAdministration {
             disk.sick = false;
         }
         let (object, dry_run) = (request.disk.clone(), request.dry_run);
-        Ok(Removal { object, consequences, freed_bytes: 0, dry_run })
+        Ok(Removal::new(object, consequences, dry_run))
     }
 
     fn disk_replace(&self, request: &DiskReplace) -> Result<DiskInfo, AdminError> {
@@ -293,12 +292,11 @@ impl Administration for MemoryAdministration {
             (disk.state, disk.aggregate, disk.role) = (DiskState::Unused, None, None);
             disk.note = None;
         }
-        Ok(Removal {
-            object: request.disk.clone(),
-            consequences: vec!["all of it is lost".to_owned()],
-            freed_bytes: 0,
-            dry_run: request.dry_run,
-        })
+        Ok(Removal::new(
+            request.disk.clone(),
+            vec!["all of it is lost".to_owned()],
+            request.dry_run,
+        ))
     }
 
     fn spare_add(&self, request: &SpareAdd) -> Result<Vec<DiskInfo>, AdminError> {
@@ -334,12 +332,11 @@ impl Administration for MemoryAdministration {
         if !request.dry_run {
             (disk.state, disk.aggregate, disk.role) = (DiskState::Unused, None, None);
         }
-        Ok(Removal {
-            object: request.disk.clone(),
-            consequences: vec![format!("aggregate {aggregate} has one spare less")],
-            freed_bytes: 0,
-            dry_run: request.dry_run,
-        })
+        Ok(Removal::new(
+            request.disk.clone(),
+            vec![format!("aggregate {aggregate} has one spare less")],
+            request.dry_run,
+        ))
     }
 
     fn aggregate_create(&self, request: &AggregateCreate) -> Result<AggregateInfo, AdminError> {
@@ -459,7 +456,7 @@ impl Administration for MemoryAdministration {
         let stays = if request.cancel { "stays" } else { "is emptied, and leaves then" };
         let consequences = vec![format!("group {group} {stays}")];
         let (object, dry_run) = (name.clone(), request.dry_run);
-        Ok(Removal { object, consequences, freed_bytes: 0, dry_run })
+        Ok(Removal::new(object, consequences, dry_run))
     }
 
     fn aggregate_delete(&self, request: &AggregateDelete) -> Result<Removal, AdminError> {
@@ -669,7 +666,13 @@ impl Administration for MemoryAdministration {
             }
         }
         let freed_bytes = volume.used_bytes();
-        Ok(Removal { object: volume.name, consequences, freed_bytes, dry_run: request.dry_run })
+        Ok(Removal {
+            plan: String::new(),
+            object: volume.name,
+            consequences,
+            freed_bytes,
+            dry_run: request.dry_run,
+        })
     }
 
     fn volume_sync(&self, request: &VolumeFilter) -> Result<Synced, AdminError> {
@@ -720,7 +723,7 @@ impl Administration for MemoryAdministration {
             state.volume("find", &request.volume)?.snapshots -= 1;
         }
         let object = format!("{}@{}", request.volume, request.name);
-        Ok(Removal { object, consequences: vec![], freed_bytes: 0, dry_run: request.dry_run })
+        Ok(Removal::new(object, vec![], request.dry_run))
     }
 
     fn snapshot_restore(&self, request: &SnapshotRestore) -> Result<Removal, AdminError> {
@@ -735,13 +738,15 @@ impl Administration for MemoryAdministration {
                 .because(format!("newer snapshots would be lost: {}", newer.join(", ")))
                 .try_next("add --discard-newer, or delete them first"));
         }
+        let plan = newer.join(",");
+        Removal::check_plan("cannot restore", &object, &plan, request.plan.as_deref())?;
         if !request.dry_run {
             list.truncate(place + 1);
             state.volume("find", &request.volume)?.snapshots = place as u64 + 1;
         }
         let mut consequences = vec![format!("all changes to {} since", request.volume)];
         consequences.extend(newer.iter().map(|name| format!("snapshot {}@{name}", request.volume)));
-        Ok(Removal { object, consequences, freed_bytes: 0, dry_run: request.dry_run })
+        Ok(Removal { plan, object, consequences, freed_bytes: 0, dry_run: request.dry_run })
     }
 
     fn export_add(&self, request: &ExportAdd) -> Result<VolumeExports, AdminError> {

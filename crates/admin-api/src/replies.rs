@@ -4,6 +4,7 @@
 //! fields; fields are added, never renamed or given another meaning.
 
 use crate::changes::LeavingGroup;
+use crate::error::{AdminError, Code};
 use crate::exports::ExportRule;
 use crate::protection::Protection;
 use crate::requests::{Owner, RaidKind, TieringPolicy};
@@ -368,6 +369,36 @@ pub struct Removal {
     pub freed_bytes: u64,
     /// Whether nothing was done.
     pub dry_run: bool,
+    /// Names the plan: the deed may carry it, and is refused if another one would be carried out.
+    /// Empty if the act has none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub plan: String,
+}
+
+impl Removal {
+    /// An act that frees no space, and has no plan that the deed could carry.
+    #[must_use]
+    pub const fn new(object: String, consequences: Vec<String>, dry_run: bool) -> Self {
+        Self { object, consequences, freed_bytes: 0, dry_run, plan: String::new() }
+    }
+
+    /// Whether `plan` is what was shown, if it is known what was.
+    ///
+    /// # Errors
+    /// `Conflict` if it is another one.
+    pub fn check_plan(
+        message: &str,
+        object: &str,
+        plan: &str,
+        shown: Option<&str>,
+    ) -> Result<(), AdminError> {
+        if shown.is_none_or(|shown| shown == plan) {
+            return Ok(());
+        }
+        Err(AdminError::new(Code::Conflict, message, object)
+            .because("what would go has changed since it was shown; nothing was done")
+            .try_next("the same command again, which shows what goes now"))
+    }
 }
 
 /// A volume's export rules.

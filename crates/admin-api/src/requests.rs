@@ -5,7 +5,7 @@
 //!
 //! Fails: `Usage`, naming the value and its limit.
 
-use crate::exports::{EXPORT_RULES_MAX, ExportRule, Network};
+use crate::exports::{EXPORT_RULES_MAX, ExportRule, ID_MAX, Network};
 use crate::names::validate_name;
 use crate::rate::validate_rate;
 use crate::{AdminError, Code};
@@ -377,6 +377,9 @@ pub struct VolumeDelete {
     /// Only say what would go.
     #[serde(default)]
     pub dry_run: bool,
+    /// The plan that was shown: nothing is done if it is another one by now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
 }
 
 /// Takes a snapshot.
@@ -400,6 +403,9 @@ pub struct SnapshotDelete {
     /// Only say what would go.
     #[serde(default)]
     pub dry_run: bool,
+    /// The plan that was shown: nothing is done if it is another one by now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
 }
 
 /// Takes a whole volume back to a snapshot.
@@ -416,6 +422,9 @@ pub struct SnapshotRestore {
     /// Only say what would go.
     #[serde(default)]
     pub dry_run: bool,
+    /// The plan that was shown: nothing is done if it is another one by now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
 }
 
 /// Adds an export rule.
@@ -637,6 +646,11 @@ impl Validate for VolumeCreate {
         validate_name("aggregate", &self.aggregate)?;
         let message = "cannot create volume";
         validate_volume_size(message, &self.name, self.size_bytes)?;
+        let ids = self.owner.map(|owner| [owner.uid, owner.gid]).into_iter().flatten();
+        if let Some(id) = ids.into_iter().find(|id| *id > ID_MAX) {
+            let cause = format!("{id} is no number of a user or group (0 to {ID_MAX})");
+            return Err(AdminError::usage(message, &self.name).because(cause));
+        }
         if self.exports.len() > EXPORT_RULES_MAX {
             let error = AdminError::usage(message, &self.name);
             return Err(error.because(format!("at most {EXPORT_RULES_MAX} export rules")));

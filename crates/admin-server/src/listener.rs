@@ -18,9 +18,13 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Longest path of a Unix socket: `sun_path` less its closing NUL.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
+/// How long a stop waits for one more of the calls under way to end. One may hang with a journal or
+/// a disk, and the other aggregates are to have their last consistency points all the same.
+const CALLS_END_MAX: Duration = Duration::from_secs(30);
 
 /// Why the server does not start.
 #[derive(Debug, thiserror::Error)]
@@ -105,7 +109,8 @@ impl AdminServer {
         &self.socket
     }
 
-    /// Takes no more requests, waits for those that have begun, and removes the socket.
+    /// Takes no more requests, waits for those that have begun unless they hang, and removes the
+    /// socket.
     pub fn stop(mut self) {
         self.end();
     }
@@ -126,7 +131,14 @@ impl AdminServer {
             let _ = stream.shutdown(Shutdown::Read);
         }
         while !open.streams.is_empty() {
-            self.shared.ended.wait(&mut open);
+            if self.shared.ended.wait_for(&mut open, CALLS_END_MAX).timed_out() {
+                let calls = open.streams.len();
+                tracing::warn!(
+                    calls,
+                    "administrators' calls hang; nobody waits for them any longer"
+                );
+                return;
+            }
         }
     }
 }

@@ -117,7 +117,12 @@ impl Condition {
         let percent = || text.strip_suffix('%')?.parse().ok().map(|share: f64| share / 100.0);
         let size = || text.parse::<ByteSize>().ok().map(|size| size.0 as f64);
         let duration = || admin_api::duration::parse(text).ok().map(|time| time.as_nanos() as f64);
-        let number = text.parse().ok().or_else(percent).or_else(size).or_else(duration);
+        // `15m` is a size and a duration.
+        let number = text.parse().ok().or_else(percent);
+        let number = match is_duration(&self.field) {
+            true => number.or_else(duration),
+            false => number.or_else(size).or_else(duration),
+        };
         number.ok_or_else(|| {
             unusable(
                 &self.field,
@@ -270,12 +275,17 @@ fn plain(value: &Value) -> String {
     }
 }
 
+/// Whether a field is a duration, by its unit.
+fn is_duration(field: &str) -> bool {
+    field.ends_with("_ns")
+}
+
 /// A value as people want it.
 fn people(field: &str, value: &Value) -> String {
     match (value, value.as_u64()) {
         (Value::Null, _) => "-".to_owned(),
         (_, Some(bytes)) if field.ends_with("bytes") => ByteSize(bytes).to_string(),
-        (_, Some(time)) if field.ends_with("nanoseconds") => admin_api::duration::format(time),
+        (_, Some(time)) if is_duration(field) => admin_api::duration::format(time),
         _ => plain(value),
     }
 }

@@ -42,12 +42,16 @@ const LIMITS: Limits = Limits {
 struct NoLedger;
 
 impl Ledger for NoLedger {
-    fn load(&self) -> io::Result<String> {
-        Ok(String::new())
+    fn load(&self) -> io::Result<Option<String>> {
+        Ok(None)
     }
 
     fn store(&self, _: &str) -> io::Result<()> {
         Ok(())
+    }
+
+    fn keep_damaged(&self) -> io::Result<String> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 }
 

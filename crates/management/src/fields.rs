@@ -11,6 +11,17 @@
 /// Nothing, where something could be.
 pub(crate) const NOTHING: &str = "-";
 const ESCAPE: char = '%';
+/// Characters of a strange line that are shown.
+const SHOWN_CHARS_MAX: usize = 80;
+
+/// A line of a file of the node's as messages show it: its beginning, for a damaged file may be one
+/// long line.
+#[must_use]
+pub fn beginning_of(line: &str) -> String {
+    let shown: String = line.chars().take(SHOWN_CHARS_MAX).collect();
+    let rest = if shown.len() < line.len() { "..." } else { "" };
+    format!("{}{rest}", shown.escape_debug())
+}
 
 /// An identity as 32 hexadecimal digits.
 pub(crate) fn print_identity(identity: Option<[u8; 16]>) -> String {

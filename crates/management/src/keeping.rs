@@ -47,6 +47,14 @@ impl Unwritten {
     }
 }
 
+/// Keeps a file aside that cannot be used, before another text replaces it. Says where it is.
+pub(crate) fn keep_aside(file: &dyn StateFile) -> String {
+    match file.keep_damaged() {
+        Ok(place) => format!("the file is kept as {place}"),
+        Err(error) => format!("the file could not be kept aside: {error}"),
+    }
+}
+
 /// What can be kept as a text.
 pub(crate) trait Print: Send {
     /// What it is, for the log: "list of jobs".
@@ -115,8 +123,12 @@ mod tests {
     }
 
     impl StateFile for File {
-        fn load(&self) -> io::Result<String> {
-            Ok(String::new())
+        fn load(&self) -> io::Result<Option<String>> {
+            Ok(None)
+        }
+
+        fn keep_damaged(&self) -> io::Result<String> {
+            unreachable!("nothing is damaged")
         }
 
         fn store(&self, _: &str) -> io::Result<()> {

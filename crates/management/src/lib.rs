@@ -59,10 +59,12 @@ mod volumes;
 mod waits;
 
 pub use disks::{DiskOwner, owner_of};
+pub use fields::beginning_of;
 pub use management::{Management, Parts};
 pub use ondisk::versions::{FORMAT_VERSION, FORMAT_VERSION_MIN};
 pub use patience::Patience;
 pub use ports::{
-    AuditFailure, DiskSource, FrontEnds, JournalPlaces, Light, Process, Refused, StateFile,
+    AuditFailure, DiskSource, FrontEnds, JournalPlaces, Light, LockListTrouble, Process, Refused,
+    StateFile,
 };
 pub use waits::{Driver, Waits};

@@ -159,7 +159,7 @@ impl Management {
 
     /// Opens every aggregate that the disks hold.
     pub fn open_aggregates(&self) {
-        self.events.note_start();
+        self.events.note_start(self.jobs.damage());
         self.recovery.resume_deletions();
         self.recovery.open_aggregates();
         Naming(&self.aggregates).name_disks();

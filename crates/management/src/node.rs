@@ -116,6 +116,12 @@ impl Node {
         self.turns.lock()
     }
 
+    /// The same, unless somebody has it: for work that is tried again within a second, and must not
+    /// wait for a command that hangs.
+    pub(crate) fn turn_now(&self) -> Option<MutexGuard<'_, ()>> {
+        self.turns.try_lock()
+    }
+
     /// Whether a volume's aggregate is in service: volumes of one whose opening failed half way
     /// are known to the engine and served by nobody.
     pub(crate) fn is_in_service(&self, volume: &ServedVolume) -> bool {

@@ -119,6 +119,11 @@ pub trait FrontEnds: Send + Sync {
         Vec::new()
     }
 
+    /// What is wrong with the list of NFS clients with locks, if something is.
+    fn lock_list_trouble(&self) -> Option<LockListTrouble> {
+        None
+    }
+
     /// Open connections of clients, by protocol.
     fn connections(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
@@ -135,11 +140,11 @@ pub trait FrontEnds: Send + Sync {
 
 /// A small text that outlives restarts.
 pub trait StateFile: Send + Sync {
-    /// The text; empty if none was stored yet.
+    /// The text; `None` if none was stored yet.
     ///
     /// # Errors
     /// If it cannot be read.
-    fn load(&self) -> io::Result<String>;
+    fn load(&self) -> io::Result<Option<String>>;
 
     /// Replaces the text. After a loss of power it is whole, as before or as given; after the
     /// answer it is as given.
@@ -147,6 +152,24 @@ pub trait StateFile: Send + Sync {
     /// # Errors
     /// If it cannot be written.
     fn store(&self, text: &str) -> io::Result<()>;
+
+    /// Keeps what is stored now where no other text replaces it, for a person to look at, because
+    /// another text is stored soon. Gives the place.
+    ///
+    /// # Errors
+    /// If it cannot be kept.
+    fn keep_damaged(&self) -> io::Result<String>;
+}
+
+/// A fault of the list of NFS clients with locks, each with its cause.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LockListTrouble {
+    /// It could not be read at the start: no client gets a lock, and the list is left as it is.
+    Unreadable(String),
+    /// It cannot be written: no client gets its first lock since the start.
+    Unwritten(String),
+    /// Parts of it made no sense at the start: clients were not told of the restart.
+    Damaged(String),
 }
 
 /// Changes are made and not recorded.

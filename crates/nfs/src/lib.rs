@@ -64,7 +64,7 @@ mod wire;
 #[cfg(feature = "testing")]
 pub use every_client::EveryClient;
 pub use export::{Export, ExportAccess, ExportPolicy, Squash};
-pub use nlm::{Ledger, Locking};
+pub use nlm::{Ledger, LedgerTrouble, Locking};
 pub use onc_rpc::RpcError;
 pub use onc_rpc::rpcbind::PORT as CLIENT_RPCBIND_PORT;
 pub use refusals::Refusals;

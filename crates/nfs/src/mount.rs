@@ -32,10 +32,25 @@ pub(crate) const PROGRAM: u32 = 100_005;
 /// Its only version here.
 pub(crate) const VERSION: u32 = 3;
 
+const DUMP: u32 = 2;
+const EXPORT: u32 = 5;
+
 /// Longest path (`MNTPATHLEN`).
 const PATH_BYTES_MAX: usize = 1024;
 /// Mounts that are remembered; the oldest is forgotten first.
 const MOUNTS_MAX: usize = 1024;
+/// Of them, of one address, which are shown to it: so many that a stranger may ask for the list.
+const MOUNTS_OF_ADDRESS_MAX: usize = 32;
+/// Bytes of a list of the mounts of an address at most. Each has a flag, the address and the path
+/// with a length each; a last flag ends the list.
+const DUMP_BYTES_MAX: usize =
+    MOUNTS_OF_ADDRESS_MAX * (4 + 4 + ADDRESS_BYTES_MAX + 4 + PATH_BYTES_MAX) + 4;
+/// Bytes of the list of exports that is promised. A longer one is charged when it is made.
+const EXPORT_BYTES: usize = 4 << 10;
+/// An IPv6 address in full, as XDR pads it.
+const ADDRESS_BYTES_MAX: usize = 40;
+/// Bytes of any other result at most: a handle and a flavor.
+const RESULT_BYTES_MAX: usize = 128;
 /// `MNT3ERR_SERVERFAULT`.
 const SERVER_FAULT: u32 = 10006;
 
@@ -51,9 +66,12 @@ impl Mounts {
         if table.iter().any(|mount| (mount.0, mount.1.as_slice()) == (client, path)) {
             return;
         }
-        if table.len() == MOUNTS_MAX {
-            table.pop_front();
-        }
+        let of_client = table.iter().filter(|mount| mount.0 == client).count();
+        let oldest = match of_client < MOUNTS_OF_ADDRESS_MAX {
+            true => (table.len() == MOUNTS_MAX).then_some(0),
+            false => table.iter().position(|mount| mount.0 == client),
+        };
+        oldest.map(|oldest| table.remove(oldest));
         table.push_back((client, path.to_vec()));
     }
 
@@ -80,6 +98,15 @@ impl Refusal {
     }
 }
 
+/// Bytes of the result of a call at most.
+pub(crate) const fn reply_bytes(procedure: u32) -> usize {
+    match procedure {
+        DUMP => DUMP_BYTES_MAX,
+        EXPORT => EXPORT_BYTES,
+        _ => RESULT_BYTES_MAX,
+    }
+}
+
 /// Does one call.
 pub(crate) fn dispatch(
     context: &Arc<Context>,
@@ -99,8 +126,8 @@ fn run(procedure: u32, request: &mut Request<'_>, mounts: &Arc<Mounts>) -> Resul
     match procedure {
         0 => request.take_answer().plain(|_| {}),
         1 => return mount(request, mounts),
-        2 | 5 if request.session.datagram => return Err(Refusal::NoProcedure),
-        2 => {
+        DUMP | EXPORT if request.session.datagram => return Err(Refusal::NoProcedure),
+        DUMP => {
             let client = request.session.client;
             request.take_answer().plain(|writer| write_mounts(writer, mounts, client));
         }
@@ -113,7 +140,7 @@ fn run(procedure: u32, request: &mut Request<'_>, mounts: &Arc<Mounts>) -> Resul
             mounts.remove(request.session.client, None);
             request.take_answer().plain(|_| {});
         }
-        5 => {
+        EXPORT => {
             let exports = request.context.policy.exports(request.session.client);
             request.take_answer().plain(|writer| {
                 for export in &exports {
@@ -237,19 +264,40 @@ mod tests {
     #[test]
     fn the_table_of_mounts_is_bounded() {
         let mounts = Mounts::default();
-        let client = IpAddr::from([10, 0, 0, 1]);
-        for number in 0..MOUNTS_MAX + 5 {
-            mounts.add(client, number.to_string().as_bytes());
-            mounts.add(client, number.to_string().as_bytes());
+        let client = |number: usize| IpAddr::from([10, 0, (number / 256) as u8, number as u8]);
+        let count = || mounts.table.lock().len();
+        for number in 0..MOUNTS_OF_ADDRESS_MAX + 5 {
+            mounts.add(client(1), number.to_string().as_bytes());
+            mounts.add(client(1), number.to_string().as_bytes());
         }
-        assert_eq!(mounts.table.lock().len(), MOUNTS_MAX);
-        mounts.remove(client, Some(b"5"));
-        mounts.remove(client, Some(b"4"));
-        assert_eq!(mounts.table.lock().len(), MOUNTS_MAX - 1);
-        mounts.remove(IpAddr::from([10, 0, 0, 2]), None);
-        assert_eq!(mounts.table.lock().len(), MOUNTS_MAX - 1);
-        mounts.remove(client, None);
-        assert!(mounts.table.lock().is_empty());
+        assert_eq!(count(), MOUNTS_OF_ADDRESS_MAX);
+        mounts.remove(client(1), Some(b"5"));
+        mounts.remove(client(1), Some(b"4"));
+        assert_eq!(count(), MOUNTS_OF_ADDRESS_MAX - 1);
+        mounts.remove(client(2), None);
+        assert_eq!(count(), MOUNTS_OF_ADDRESS_MAX - 1);
+        mounts.remove(client(1), None);
+        assert_eq!(count(), 0);
+        (0..MOUNTS_MAX + 5).for_each(|number| mounts.add(client(number), b"path"));
+        assert_eq!(count(), MOUNTS_MAX);
+        mounts.remove(client(4), None);
+        assert_eq!(count(), MOUNTS_MAX, "the oldest went first");
+        mounts.remove(client(5), None);
+        assert_eq!(count(), MOUNTS_MAX - 1);
+    }
+
+    #[test]
+    fn the_longest_list_is_as_long_as_promised() {
+        let mounts = Mounts::default();
+        let client = "fd00:1234:1234:1234:1234:1234:1234:1234".parse().unwrap();
+        for number in 0..MOUNTS_MAX {
+            let mut path = vec![b'x'; PATH_BYTES_MAX];
+            path[..8].copy_from_slice(format!("{number:08}").as_bytes());
+            mounts.add(client, &path);
+        }
+        let mut writer = Writer::default();
+        write_mounts(&mut writer, &mounts, client);
+        assert_eq!(writer.bytes().len(), reply_bytes(DUMP));
     }
 
     #[test]

@@ -19,7 +19,7 @@ const PROGRAMS: [(u32, u32, &str, bool); 5] = [
     (procedures::PROGRAM, procedures::VERSION, "NFS", false),
     (acl::PROGRAM, acl::VERSION, "NFSACL", false),
     (mount::PROGRAM, mount::VERSION, "MOUNT", true),
-    (nlm::procedures::PROGRAM, nlm::procedures::VERSION, "NLM", true),
+    (nlm::procedures::PROGRAM, nlm::procedures::VERSION, "NLM", false),
     (nlm::nsm::PROGRAM, nlm::nsm::VERSION, "NSM", true),
 ];
 
@@ -80,8 +80,24 @@ impl Registration {
                 }
             }
         }
+        registration.take_back_datagrams(address);
         tracing::info!(socket = %registration.socket.display(), "registered at rpcbind");
         Ok(registration)
+    }
+
+    /// Builds before this one served NLM over UDP. If one of them was killed, rpcbind still sends
+    /// clients to our port, where nobody answers them.
+    fn take_back_datagrams(&self, address: SocketAddr) {
+        let (program, version) = (nlm::procedures::PROGRAM, nlm::procedures::VERSION);
+        for address in families(address) {
+            let found = rpcbind::find(local_rpcbind(address), program, version, Transport::Udp);
+            if found.is_ok_and(|found| found.port() == address.port()) {
+                let netid = Transport::Udp.netid(address.ip());
+                if let Err(error) = unset(&self.socket, program, version, netid) {
+                    tracing::warn!(program, %error, "cannot unregister the program from rpcbind");
+                }
+            }
+        }
     }
 
     fn set(
@@ -128,14 +144,18 @@ fn families(address: SocketAddr) -> Vec<SocketAddr> {
     std::iter::once(address).chain(v4).collect()
 }
 
-/// Whether another server answers where the program is registered now.
-fn is_served(program: u32, version: u32, transport: Transport, ours: SocketAddr) -> bool {
+/// This machine's rpcbind, in the family of an address.
+fn local_rpcbind(ours: SocketAddr) -> SocketAddr {
     let local: IpAddr = match ours {
         SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
         SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
     };
-    let Ok(found) = rpcbind::find((local, rpcbind::PORT).into(), program, version, transport)
-    else {
+    (local, rpcbind::PORT).into()
+}
+
+/// Whether another server answers where the program is registered now.
+fn is_served(program: u32, version: u32, transport: Transport, ours: SocketAddr) -> bool {
+    let Ok(found) = rpcbind::find(local_rpcbind(ours), program, version, transport) else {
         return false;
     };
     let null = Procedure { program, version, procedure: 0 };

@@ -1,8 +1,8 @@
 //! The NFS server: all programs behind one port.
 //!
-//! Over TCP they are all there, NLM and NSM if locks are served. If they are, MOUNT, NLM and
-//! NSM are there over UDP too, on the port of the same number, because that is how their
-//! clients call them by custom.
+//! Over TCP they are all there, NLM and NSM if locks are served. If they are, MOUNT and NSM are
+//! there over UDP too, on the port of the same number, because that is how their clients call them
+//! by custom.
 //!
 //! Fails: [`StartError`] from [`Server::start`], naming the address.
 
@@ -11,7 +11,7 @@ use crate::connections::Connections;
 use crate::export::ExportPolicy;
 use crate::mount::{self, Mounts};
 use crate::nlm::callbacks::THREADS;
-use crate::nlm::{self, LockService, Locking};
+use crate::nlm::{self, LedgerTrouble, LockService, Locking};
 use crate::procedures;
 use crate::refusals::Refusals;
 use crate::register::{RegisterError, Registration};
@@ -35,8 +35,7 @@ const CALL_OVERHEAD_BYTES: usize = 4096;
 /// write this much, and gets a short write.
 const RECORD_BYTES_MIN: usize = 1 << 20;
 
-/// What the answers to MOUNT, NLM and NSM take: the longest list of exports that clients are sent
-/// often, or a cookie and an owner of a kilobyte each.
+/// What the answers to NLM and NSM take: a cookie and an owner of a kilobyte each.
 const OTHER_REPLY_BYTES_MAX: usize = 4 << 10;
 
 /// What a server listens on, and what it has of the world.
@@ -59,7 +58,7 @@ pub enum StartError {
     /// It cannot listen.
     #[error(transparent)]
     Rpc(#[from] RpcError),
-    /// The list of clients with locks cannot be used, or there is no room for a thread.
+    /// There is no room for a thread.
     #[error("cannot serve locks: {0}")]
     Locks(#[from] io::Error),
     /// The programs cannot be registered.
@@ -104,7 +103,7 @@ impl Programs {
     /// not made.
     ///
     /// # Errors
-    /// If the ledger cannot be read or written.
+    /// If there is no room for a thread.
     pub fn with_silent_locks(self, locking: &Locking) -> io::Result<Self> {
         self.with_lock_service(locking, 0)
     }
@@ -128,6 +127,12 @@ impl Programs {
     #[must_use]
     pub fn refusals(&self) -> &Refusals {
         &self.context.refusals
+    }
+
+    /// What is wrong with the ledger of clients with locks, if something is.
+    #[must_use]
+    pub fn ledger_trouble(&self) -> Option<LedgerTrouble> {
+        self.locks.as_ref().and_then(|service| service.hosts.trouble())
     }
 
     /// Connections that clients have open.
@@ -164,6 +169,7 @@ impl Service for Programs {
                     procedures::reply_bytes(&self.context.limits, header.procedure, arguments)
                 }
                 acl::PROGRAM => acl::reply_bytes(header.procedure).unwrap_or(OTHER_REPLY_BYTES_MAX),
+                mount::PROGRAM => mount::reply_bytes(header.procedure),
                 _ => OTHER_REPLY_BYTES_MAX,
             }
     }
@@ -175,14 +181,14 @@ impl Service for Programs {
     fn dispatch(&self, session: &mut Session, call: Call<'_>, replier: Replier) {
         let mismatch = |low, high| ReplyError::ProgramMismatch { low, high };
         match (call.header.program, call.header.version, &self.locks) {
-            (procedures::PROGRAM, ..) if session.datagram => {
+            // Whose sender may be anybody.
+            (procedures::PROGRAM | acl::PROGRAM | nlm::procedures::PROGRAM, ..)
+                if session.datagram =>
+            {
                 replier.fail(ReplyError::ProgramUnavailable);
             }
             (procedures::PROGRAM, procedures::VERSION, _) => {
                 procedures::dispatch(&self.context, session, call, replier);
-            }
-            (acl::PROGRAM, ..) if session.datagram => {
-                replier.fail(ReplyError::ProgramUnavailable);
             }
             (acl::PROGRAM, acl::VERSION, _) => acl::dispatch(&self.context, session, call, replier),
             (mount::PROGRAM, mount::VERSION, _) => {
@@ -263,11 +269,12 @@ impl Server {
         Ok(server)
     }
 
-    /// Without UDP nothing is lost but notices of clients that were started anew and use it.
+    /// Without UDP nothing is lost but notices of clients that were started anew and use it, and
+    /// mounts that ask over it.
     fn listen_for_datagrams(&mut self, programs: Arc<Programs>) {
         match DatagramServer::start(self.local_address(), programs) {
             Ok(datagrams) => self.datagrams = Some(datagrams),
-            Err(error) => tracing::warn!(%error, "locks are not served over UDP"),
+            Err(error) => tracing::warn!(%error, "MOUNT and NSM are not served over UDP"),
         }
     }
 

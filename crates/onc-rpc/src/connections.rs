@@ -121,8 +121,9 @@ impl Places {
     }
 }
 
-/// What counts as one client.
-fn client_of(address: IpAddr) -> IpAddr {
+/// What counts as one client: an IPv4 address, or the network of 64 bits that an IPv6 machine has.
+#[must_use]
+pub fn client_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),
         IpAddr::V6(address) => {

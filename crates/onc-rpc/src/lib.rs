@@ -51,7 +51,7 @@ mod connections;
 mod poller;
 
 pub use client::CallError;
-pub use connections::Standing;
+pub use connections::{Standing, client_of};
 pub use datagram::DatagramServer;
 pub use dialogue::Dialogue;
 pub use error::RpcError;

@@ -11,6 +11,8 @@
 //! - At most [`FILES_MAX`] files of [`FILE_BYTES_MAX`] each; the oldest records go first.
 //! - A record that an error cut short is taken back. A record that a crash cut short ends with its
 //!   line: the next one begins a line of its own.
+//! - A record is written where it is looked for: a file that was moved away, or removed, is left
+//!   alone, and another one is begun.
 //! - Only changes wait for the file. [`AuditFile::failure`] never does: `status` and the watch ask
 //!   it, and a state directory that hangs must not stop them.
 //! - Nothing that may hold a secret is recorded ([`mod@record`]).
@@ -26,7 +28,7 @@ use platform::sync::Mutex;
 use record::{lacks_a_secret, lost, record};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// The file that is written to. Older ones have a number behind it: `audit.jsonl.1` is the youngest
@@ -56,6 +58,13 @@ struct Open {
 }
 
 impl Open {
+    /// Whether the file is the one that is there: somebody may have moved it away, or removed it.
+    fn is_at(&self, path: &Path) -> bool {
+        let own = self.file.metadata().map(|found| (found.dev(), found.ino()));
+        let found = fs::metadata(path).map(|found| (found.dev(), found.ino()));
+        matches!((own, found), (Ok(own), Ok(found)) if own == found)
+    }
+
     /// Adds a text to the file. If it cannot be written, the file is as it was: half a text, or the
     /// line of lost records without the record behind it, would be told a second time.
     fn append(
@@ -116,7 +125,7 @@ impl AuditFile {
     /// Writes a text of whole lines and makes it durable.
     fn append(&self, held: &mut Option<Open>, text: &str) -> io::Result<()> {
         let size_bytes = text.len() as u64;
-        let mut open = match held.take() {
+        let mut open = match held.take().filter(|open| open.is_at(&self.path())) {
             Some(open) => open,
             None => self.open()?,
         };

@@ -27,7 +27,10 @@ const FILES: &[(&str, &str)] = &[
         "/var/lib/stroop",
         "the state of the server: admin socket, journals, events, and the record of changes",
     ),
-    ("/usr/share/doc/stroop/operator-guide.md", "how to run a server, from the first volume on"),
+    (
+        "/usr/share/doc/stroop/docs/operator-guide.md",
+        "how to run a server, from the first volume on",
+    ),
     ("/usr/share/doc/stroop/examples/stroop.toml", "each key of the configuration, explained"),
 ];
 

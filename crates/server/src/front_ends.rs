@@ -22,10 +22,10 @@ use exports::ExportTable;
 use file_service::{FileService, HandleKey};
 use kept_mounts::KeptMounts;
 use locks::{Limits, LockManager};
-use management::Refused;
+use management::{LockListTrouble, Refused};
 use measured::{Measured, Protocol};
 use mounts::Mounts;
-use nfs::{RegisterError, RpcError, StartError};
+use nfs::{LedgerTrouble, RegisterError, RpcError, StartError};
 use platform::Clock;
 use platform::sync::{Condvar, Mutex};
 use platform::thread::spawn;
@@ -235,6 +235,14 @@ impl management::FrontEnds for FrontEnds {
         self.programs.get().map(|programs| ("nfs", programs.connections())).into_iter().collect()
     }
 
+    fn lock_list_trouble(&self) -> Option<LockListTrouble> {
+        self.programs.get()?.ledger_trouble().map(|trouble| match trouble {
+            LedgerTrouble::Unreadable(cause) => LockListTrouble::Unreadable(cause),
+            LedgerTrouble::Unwritten(cause) => LockListTrouble::Unwritten(cause),
+            LedgerTrouble::Damaged(cause) => LockListTrouble::Damaged(cause),
+        })
+    }
+
     fn refused(&self) -> Refused {
         self.programs.get().map_or_else(Refused::default, |programs| {
             let refusals = programs.refusals();
@@ -279,6 +287,7 @@ fn start_nfs(
         };
         let next = match &error {
             StartError::Register(_) => "rpcinfo -p".to_owned(),
+            StartError::Locks(_) => "a higher limit of threads for the server".to_owned(),
             _ => format!("another [listen] nfs in {}", config.path.display()),
         };
         AdminError::new(code, "cannot serve NFS on", address.to_string())

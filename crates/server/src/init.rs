@@ -31,11 +31,9 @@ pub(crate) fn init(arguments: &InitArguments, options: &Options) -> Result<Outpu
     let config_path = absolute(options.config.as_deref().unwrap_or(Path::new(CONFIG_PATH)))?;
     let state = arguments.state_dir.as_deref().unwrap_or(Path::new(STATE_DIRECTORY));
     let state = absolute(state)?;
-    if config_path.exists() && !arguments.force {
-        let shown = config_path.display().to_string();
-        return Err(AdminError::new(Code::Conflict, "cannot write the configuration", shown)
-            .because("there is one already")
-            .try_next("stroop serve to use it, or stroop init --force to replace it"));
+    // A link counts, wherever it leads.
+    if config_path.symlink_metadata().is_ok() && !arguments.force {
+        return Err(there_is_one(&config_path));
     }
     let text = text(arguments, &state)?;
     let config = Config::parse(&config_path, &text)?;
@@ -48,7 +46,7 @@ pub(crate) fn init(arguments: &InitArguments, options: &Options) -> Result<Outpu
     if let Some(disks) = arguments.dev_disks {
         make_disks(disks, &state, owner, &mut output)?;
     }
-    write(&config_path, &text, owner)?;
+    write(&config_path, &text, owner, arguments.force)?;
     output.json = admin_json(&config, &output.names);
     output.names.insert(0, config_path.display().to_string());
     output.lines.push(format!("wrote {}", config_path.display()));
@@ -179,6 +177,13 @@ fn make_disks(
     Ok(())
 }
 
+fn there_is_one(config_path: &Path) -> AdminError {
+    let shown = config_path.display().to_string();
+    AdminError::new(Code::Conflict, "cannot write the configuration", shown)
+        .because("there is one already")
+        .try_next("stroop serve to use it, or stroop init --force to replace it")
+}
+
 fn denied(action: &str, path: &Path, error: &io::Error) -> AdminError {
     let code = match error.kind() {
         io::ErrorKind::PermissionDenied => Code::Denied,
@@ -197,8 +202,13 @@ fn make_parent(directory: &Path) -> Result<(), AdminError> {
     fs::create_dir_all(directory).map_err(|error| denied("make directory", directory, &error))
 }
 
-/// Writes the file whole or not at all.
-fn write(path: &Path, text: &str, owner: Option<DirectoryOwner>) -> Result<(), AdminError> {
+/// Writes the file whole or not at all. What is there is replaced only if that is wanted.
+fn write(
+    path: &Path,
+    text: &str,
+    owner: Option<DirectoryOwner>,
+    replace: bool,
+) -> Result<(), AdminError> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}", std::process::id()));
     let beside = PathBuf::from(beside);
@@ -207,11 +217,18 @@ fn write(path: &Path, text: &str, owner: Option<DirectoryOwner>) -> Result<(), A
             file.write_all(text.as_bytes())?;
             owner.map_or(Ok(()), |owner| owner.may_read(&beside))?;
             file.sync_all()?;
-            fs::rename(&beside, path)
+            match replace {
+                true => fs::rename(&beside, path),
+                // Fails if there is one by now, which another 'stroop init' may have written.
+                false => fs::hard_link(&beside, path).and_then(|()| fs::remove_file(&beside)),
+            }
         });
     written.map_err(|error| {
         let _ = fs::remove_file(&beside);
-        denied("write the configuration", path, &error)
+        match error.kind() {
+            io::ErrorKind::AlreadyExists => there_is_one(path),
+            _ => denied("write the configuration", path, &error),
+        }
     })
 }
 

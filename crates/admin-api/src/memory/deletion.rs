@@ -13,7 +13,7 @@ pub(super) fn delete(
     (volumes, disks): (&Volumes, &mut [DiskInfo]),
     request: &AggregateDelete,
 ) -> Result<Removal, AdminError> {
-    let AggregateDelete { name, force, dry_run } = request.clone();
+    let AggregateDelete { name, force, dry_run, plan: _ } = request.clone();
     let message = "cannot delete aggregate";
     let refused = || AdminError::new(Code::Conflict, message, &name);
     let Some(aggregate) = aggregates.get(&name) else {
@@ -42,5 +42,5 @@ pub(super) fn delete(
     if !dry_run {
         aggregates.remove(&name);
     }
-    Ok(Removal { object: name, consequences, freed_bytes: 0, dry_run })
+    Ok(Removal::new(name, consequences, dry_run))
 }

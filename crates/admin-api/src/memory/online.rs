@@ -22,5 +22,5 @@ pub(super) fn bring_online(
     }
     let lost = "operations since the last consistency point are lost".to_owned();
     let consequences = without_journal.then_some(lost).into_iter().collect();
-    Ok(Removal { object: name.clone(), consequences, freed_bytes: 0, dry_run: *dry_run })
+    Ok(Removal::new(name.clone(), consequences, *dry_run))
 }

@@ -2,7 +2,7 @@
 
 use super::begun::{Begun, newest};
 use super::taking::Losses;
-use super::volume::removal;
+use super::volume::{removal, shown};
 use super::{area_map, disk, scrub, upkeep};
 use crate::arguments::{AggregateCommand, Options};
 use crate::confirm::confirm;
@@ -91,13 +91,15 @@ pub(super) fn run(
             bring_online((options, terminal), node, &request)
         }
         AggregateCommand::Delete { name, force, dry_run } => {
-            let request = |dry_run| AggregateDelete { name: name.clone(), force: *force, dry_run };
-            let plan = node.aggregate_delete(&request(true))?;
+            let (name, force) = (name.clone(), *force);
+            let request =
+                |dry_run, plan| AggregateDelete { name: name.clone(), force, dry_run, plan };
+            let plan = node.aggregate_delete(&request(true, None))?;
             if *dry_run {
                 return removal("delete", &plan);
             }
             confirm(terminal, options, "delete aggregate", &plan)?;
-            let removed = node.aggregate_delete(&request(false))?;
+            let removed = node.aggregate_delete(&request(false, shown(&plan)))?;
             let mut output = removal("delete", &removed)?;
             // What could not be done yet is told beside it.
             output.lines.extend(removed.consequences);

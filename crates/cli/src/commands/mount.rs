@@ -3,7 +3,7 @@
 //! Invariant: the server gets absolute paths, because its working directory is another.
 
 use crate::output::Output;
-use crate::table::{Column, Table};
+use crate::table::{Column, Table, printable};
 use admin_api::{AdminError, Administration, MountCreate, MountInfo, MountRemove};
 use std::path::Path;
 use units::shell_word;
@@ -38,9 +38,13 @@ pub(super) fn list(node: &dyn Administration) -> Result<Output, AdminError> {
         let state = missing.as_ref().map_or("mounted", |_| "missing").to_owned();
         table.row([volume.clone(), mountpoint.clone(), state]);
     }
-    let output = Output::list(&mounts, |mount| mount.mountpoint.clone(), table)?;
+    let mut output = Output::list(&mounts, |mount| mount.mountpoint.clone(), table)?;
+    for MountInfo { mountpoint, missing, .. } in &mounts {
+        let line = |cause| format!("{}: {}", printable(mountpoint), printable(cause));
+        output.lines.extend(missing.as_deref().map(line));
+    }
     if mounts.iter().any(|mount| mount.missing.is_some()) {
-        return Ok(output.next("stroop status  (says why a mount is missing)"));
+        return Ok(output.next("stroop status"));
     }
     if mounts.is_empty() {
         return Ok(output.line("nothing is mounted").next("stroop mount VOLUME DIRECTORY"));

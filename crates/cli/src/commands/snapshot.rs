@@ -1,6 +1,6 @@
 //! `stroop snapshot`.
 
-use super::volume::removal;
+use super::volume::{removal, shown};
 use crate::arguments::{Options, SnapshotCommand};
 use crate::confirm::confirm;
 use crate::output::Output;
@@ -33,29 +33,38 @@ pub(super) fn run(
         }
         SnapshotCommand::Delete { name, dry_run } => {
             let (volume, name) = owned(parse_snapshot_name(name)?);
-            let request =
-                |dry_run| SnapshotDelete { volume: volume.clone(), name: name.clone(), dry_run };
-            let plan = node.snapshot_delete(&request(true))?;
+            let request = |dry_run, plan| SnapshotDelete {
+                volume: volume.clone(),
+                name: name.clone(),
+                dry_run,
+                plan,
+            };
+            let plan = node.snapshot_delete(&request(true, None))?;
             if *dry_run {
                 return removal("delete", &plan);
             }
             confirm(terminal, options, "delete", &plan)?;
-            removal("delete", &node.snapshot_delete(&request(false))?)
+            removal("delete", &node.snapshot_delete(&request(false, shown(&plan)))?)
         }
         SnapshotCommand::Restore { name, discard_newer, dry_run } => {
             let (volume, name) = owned(parse_snapshot_name(name)?);
-            let request = |dry_run| SnapshotRestore {
+            let request = |dry_run, plan| SnapshotRestore {
                 volume: volume.clone(),
                 name: name.clone(),
                 discard_newer: *discard_newer,
                 dry_run,
+                plan,
             };
-            let plan = node.snapshot_restore(&request(true))?;
+            let plan = node.snapshot_restore(&request(true, None))?;
             if *dry_run {
                 return removal("restore", &plan);
             }
             confirm(terminal, options, "restore", &plan)?;
-            removal("restore", &node.snapshot_restore(&request(false))?)
+            let restored = node.snapshot_restore(&request(false, shown(&plan)))?;
+            let mut output = removal("restore", &restored)?;
+            let went = restored.consequences.iter().filter(|line| line.starts_with("snapshot "));
+            output.lines.extend(went.map(|snapshot| format!("deleted {snapshot}")));
+            Ok(output)
         }
     }
 }

@@ -46,7 +46,7 @@ impl Losses {
         }
         rehearse()?;
         let (object, consequences) = (name.to_owned(), self.lines.clone());
-        let removal = Removal { object, consequences, freed_bytes: 0, dry_run: true };
+        let removal = Removal::new(object, consequences, true);
         confirm(terminal, options, action, &removal)
     }
 }

@@ -62,7 +62,8 @@ pub(super) fn zero(
     confirm(terminal, options, "zero disk", &plan)?;
     let done = node.disk_zero(&DiskZero { disk: disk.clone(), dry_run: false })?;
     let zeroed = wait_for_zeroing(node, terminal, &[path])?;
-    let failed = zeroed.iter().find(|disk| disk.state != DiskState::Unused);
+    // Both ends of a disk may hold zeros, and not what is between them: the note says it then.
+    let failed = zeroed.iter().find(|disk| disk.state != DiskState::Unused || disk.note.is_some());
     if let Some(failed) = failed {
         return Err(not_done("cannot zero disk", failed));
     }
@@ -72,6 +73,9 @@ pub(super) fn zero(
 }
 
 /// Waits until none of the disks is being zeroed any more; how they are then.
+///
+/// # Errors
+/// `Failed` if one of them is not listed any more: whether it holds zeros nobody knows.
 pub(super) fn wait_for_zeroing(
     node: &dyn Administration,
     terminal: &mut Terminal<'_>,
@@ -89,7 +93,15 @@ pub(super) fn wait_for_zeroing(
                 // Nobody is told that the last line could not be ended.
                 let _ = writeln!(terminal.err);
             }
-            return Ok(disks);
+            let is_there = |name: &&String| {
+                disks.iter().any(|disk| disk.name == **name || disk.path.as_ref() == Some(*name))
+            };
+            return match names.iter().find(|name| !is_there(name)) {
+                None => Ok(disks),
+                Some(gone) => Err(AdminError::new(Code::Failed, "cannot zero disk", gone)
+                    .because("it is not listed any more, and may hold data still")
+                    .try_next("stroop disk list")),
+            };
         };
         if terminal.input.is_some() {
             let note = disk.note.as_deref().unwrap_or_default();

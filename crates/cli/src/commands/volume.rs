@@ -117,13 +117,13 @@ pub(super) fn run(
             Ok(Output::of(name, &volume)?.line(line))
         }
         VolumeCommand::Delete { name, dry_run } => {
-            let request = |dry_run| VolumeDelete { name: name.clone(), dry_run };
-            let plan = node.volume_delete(&request(true))?;
+            let request = |dry_run, plan| VolumeDelete { name: name.clone(), dry_run, plan };
+            let plan = node.volume_delete(&request(true, None))?;
             if *dry_run {
                 return removal("delete", &plan);
             }
             confirm(terminal, options, "delete", &plan)?;
-            removal("delete", &node.volume_delete(&request(false))?)
+            removal("delete", &node.volume_delete(&request(false, shown(&plan)))?)
         }
     }
 }
@@ -185,6 +185,11 @@ fn rename(node: &dyn Administration, request: &VolumeRename) -> Result<Output, A
         ));
     }
     Ok(if *dry_run { output.planned() } else { output })
+}
+
+/// The plan that was shown, for the deed.
+pub(super) fn shown(plan: &Removal) -> Option<String> {
+    Some(plan.plan.clone()).filter(|plan| !plan.is_empty())
 }
 
 /// The answer to a destructive act, done or not.

@@ -51,7 +51,7 @@ impl Aggregates {
             }
             consequences(&known, &plan)
         };
-        Ok(Removal { object: name.clone(), consequences, freed_bytes: 0, dry_run: wanted.dry_run })
+        Ok(Removal::new(name.clone(), consequences, wanted.dry_run))
     }
 
     pub(crate) fn set_aggregate(&self, wanted: &AggregateSet) -> Result<AggregateInfo, AdminError> {

@@ -85,12 +85,11 @@ impl Aggregates {
             tracing::info!(aggregate, disk = wanted.disk, "spare removed");
         }
         let left = spares_left(&summaries, aggregate).saturating_sub(1);
-        Ok(Removal {
-            object: wanted.disk.clone(),
-            consequences: vec![format!("aggregate {aggregate} has {left} spares then")],
-            freed_bytes: 0,
-            dry_run: wanted.dry_run,
-        })
+        Ok(Removal::new(
+            wanted.disk.clone(),
+            vec![format!("aggregate {aggregate} has {left} spares then")],
+            wanted.dry_run,
+        ))
     }
 
     /// Spares, and disks that are filled to take a place, as administrators see them.

@@ -48,7 +48,7 @@ impl DiskAdministration {
             tracing::warn!(aggregate, disk = info.name, "an administrator failed a disk");
         }
         let (object, dry_run) = (wanted.disk.clone(), wanted.dry_run);
-        Ok(Removal { object, consequences, freed_bytes: 0, dry_run })
+        Ok(Removal::new(object, consequences, dry_run))
     }
 
     pub(crate) fn replace_disk(&self, wanted: &DiskReplace) -> Result<DiskInfo, AdminError> {
@@ -151,12 +151,7 @@ impl DiskAdministration {
     pub(crate) fn clear_disk(&self, wanted: &DiskClear) -> Result<Removal, AdminError> {
         let _turn = self.node.turn();
         let (object, dry_run) = (wanted.disk.clone(), wanted.dry_run);
-        let removal = |consequence: String| Removal {
-            object,
-            consequences: vec![consequence],
-            freed_bytes: 0,
-            dry_run,
-        };
+        let removal = |consequence: String| Removal::new(object, vec![consequence], dry_run);
         let (aggregate, place, info) = match self.place_of(CLEAR, &wanted.disk) {
             Ok(found) => found,
             Err(error) => {

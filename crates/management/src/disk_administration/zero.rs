@@ -31,7 +31,7 @@ impl DiskAdministration {
             tracing::warn!(disk = name, "an administrator has a disk zeroed");
         }
         let (object, dry_run) = (name.to_owned(), wanted.dry_run);
-        Ok(Removal { object, consequences, freed_bytes: 0, dry_run })
+        Ok(Removal::new(object, consequences, dry_run))
     }
 
     fn begin_zeroing(&self, disk: &Arc<dyn Disk>) {

@@ -26,7 +26,7 @@
 //! all the same, and the aggregate would be deleted at the next start: so the text of before is
 //! stored again, and until that is done, this is told and tried at each look.
 
-use crate::fields::{NOTHING, escape, parse_identity, print_identity, unescape};
+use crate::fields::{NOTHING, beginning_of, escape, parse_identity, print_identity, unescape};
 use crate::ports::StateFile;
 use platform::mutation::{self, Rule};
 use platform::sync::Mutex;
@@ -56,7 +56,8 @@ pub(crate) struct Deleted {
     /// Its journal is to be removed.
     pub has_journal: bool,
     /// The consistency point that would have been begun next: whoever commits it or a later one
-    /// uses the aggregate after its deletion. Earlier builds did not note it.
+    /// uses the aggregate after its deletion. `None` if no superblock could be read at the
+    /// deletion, or an earlier build noted it.
     pub next_cp: Option<CpNumber>,
 }
 
@@ -109,7 +110,8 @@ pub(crate) struct Trouble {
 impl DeletedAggregates {
     /// Those that a file tells of.
     pub(crate) fn of(file: Arc<dyn StateFile>) -> Self {
-        let text = file.load().map_err(|error| error.to_string()).and_then(|text| parse(&text));
+        let text = file.load().map_err(|error| error.to_string());
+        let text = text.and_then(|text| text.map_or(Ok(Text::default()), |text| parse(&text)));
         let (Text { list, strange }, failure) = match text {
             Ok(text) => (text, None),
             Err(cause) => {
@@ -239,10 +241,10 @@ impl DeletedAggregates {
     fn store_again(&self) {
         let text = print(&self.list.lock(), &self.strange);
         // A text of nothing may be no file.
-        let is_there = self
-            .file
-            .load()
-            .is_ok_and(|found| found == text || found.is_empty() && self.list.lock().is_empty());
+        let is_there = self.file.load().is_ok_and(|found| match found {
+            Some(found) => found == text,
+            None => self.list.lock().is_empty(),
+        });
         let is_settled = is_there || self.file.store(&text).is_ok();
         self.is_uncertain.store(!is_settled, Ordering::Relaxed);
     }
@@ -288,8 +290,8 @@ fn parse(text: &str) -> Result<Text, String> {
     let mut lines = text.lines();
     match lines.next() {
         Some(TITLE) => {}
-        Some(other) => return Err(format!("it begins with '{}'", other.escape_debug())),
-        None => return Ok(Text::default()),
+        Some(other) => return Err(format!("it begins with '{}'", beginning_of(other))),
+        None => return Err("it is empty".to_owned()),
     }
     let mut parsed = Text::default();
     for line in lines {
@@ -319,7 +321,8 @@ fn deleted(line: &str) -> Option<Deleted> {
             .map(|disk| parse_identity(disk).flatten().map(DiskUuid))
             .collect::<Option<_>>()?,
     };
-    let next_cp = match next() {
+    // 0 is of a build that wrote it if no superblock could be read.
+    let next_cp = match next().filter(|number| *number != "0") {
         Some(cp) => Some(CpNumber(cp.parse().ok()?)),
         None => None,
     };
@@ -339,8 +342,12 @@ pub(crate) mod tests {
     }
 
     impl StateFile for File {
-        fn load(&self) -> io::Result<String> {
-            Ok(self.text.lock().clone())
+        fn load(&self) -> io::Result<Option<String>> {
+            Ok(Some(self.text.lock().clone()).filter(|text| !text.is_empty()))
+        }
+
+        fn keep_damaged(&self) -> io::Result<String> {
+            unreachable!("it is never written over")
         }
 
         fn store(&self, text: &str) -> io::Result<()> {
@@ -448,7 +455,7 @@ pub(crate) mod tests {
             assert_eq!(of().strange, [strange]);
             assert!(of().pending().contains(&one(2)));
         }
-        assert_eq!(parse(""), Ok(Text::default()));
+        assert_eq!(parse(""), Err("it is empty".to_owned()));
         assert_eq!(DeletedAggregates::of(Arc::new(File::default())).trouble(), None);
     }
 

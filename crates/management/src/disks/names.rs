@@ -22,7 +22,7 @@
 //! Fails: while the text cannot be read or written, disks without a name are shown by their paths.
 //! If it is lost, disks that are missing then are named anew.
 
-use crate::fields::{parse_identity, print_identity};
+use crate::fields::{beginning_of, parse_identity, print_identity};
 use crate::keeping::Unwritten;
 use crate::ports::StateFile;
 use platform::mutation::{self, Rule};
@@ -71,7 +71,8 @@ pub(crate) struct DiskNames {
 impl DiskNames {
     /// Those that a file tells of.
     pub(crate) fn of(file: Arc<dyn StateFile>, unwritten: Arc<Unwritten>) -> Self {
-        let given = file.load().map_err(|error| error.to_string()).and_then(|text| parse(&text));
+        let given = file.load().map_err(|error| error.to_string());
+        let given = given.and_then(|text| text.map_or(Ok(Given::default()), |text| parse(&text)));
         let (given, failure) = match given {
             Ok(given) => (given, None),
             Err(cause) => {
@@ -211,13 +212,13 @@ fn parse(text: &str) -> Result<Given, String> {
     let mut lines = text.lines();
     match lines.next() {
         Some(TITLE) => {}
-        Some(other) => return Err(format!("it begins with '{}'", other.escape_debug())),
-        None => return Ok(Given::default()),
+        Some(other) => return Err(format!("it begins with '{}'", beginning_of(other))),
+        None => return Err("it is empty".to_owned()),
     }
     let mut given = Given::default();
     let mut numbers = BTreeSet::new();
     for line in lines {
-        let wrong = || format!("it has the line '{}'", line.escape_debug());
+        let wrong = || format!("it has the line '{}'", beginning_of(line));
         let (first, second) = line.split_once(' ').ok_or_else(wrong)?;
         if first == FORGOTTEN {
             given.forgotten = number_of(second).ok_or_else(wrong)?;
@@ -247,8 +248,12 @@ pub(crate) mod tests {
     }
 
     impl StateFile for File {
-        fn load(&self) -> io::Result<String> {
-            Ok(self.text.lock().clone())
+        fn load(&self) -> io::Result<Option<String>> {
+            Ok(Some(self.text.lock().clone()).filter(|text| !text.is_empty()))
+        }
+
+        fn keep_damaged(&self) -> io::Result<String> {
+            unreachable!("it is never written over")
         }
 
         fn store(&self, text: &str) -> io::Result<()> {
@@ -329,17 +334,20 @@ pub(crate) mod tests {
     fn what_cannot_be_read_is_left_as_it_is() {
         let identity = "01".repeat(16);
         for text in [
+            "\n".to_owned(),
             "stroop-disk-names 2\n".to_owned(),
             format!("{TITLE}\nd1 {identity}\nd1 {}\n", "02".repeat(16)),
             format!("{TITLE}\nd1 {identity}\nd2 {identity}\n"),
             format!("{TITLE}\nd01 {identity}\n"),
             format!("{TITLE}\nd0 {identity}\n"),
             format!("{TITLE}\nd1\n"),
+            "x".repeat(3 << 20),
         ] {
             let file = Arc::new(File { text: Mutex::new(text.clone()), ..File::default() });
             let given = DiskNames::of(Arc::clone(&file) as Arc<dyn StateFile>, Arc::default());
             given.give(&[disk(2, None)], Vec::new);
-            assert!(given.failure().is_some(), "{text}");
+            let failure = given.failure().unwrap();
+            assert!(failure.len() < 200, "{failure}");
             assert_eq!(
                 (names(&given, &[1, 2]).concat(), &*file.text.lock()),
                 (String::new(), &text)

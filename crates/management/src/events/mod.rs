@@ -12,6 +12,7 @@
 //! | --- | --- |
 //! | `SERVER_STARTED`, `SERVER_STOPPED` | the server; a warning if the one before ended without a stop |
 //! | `EVENTS_DAMAGED` | entries of the file of events could not be read |
+//! | `JOBS_DAMAGED` | the file of jobs could not be used |
 //! | `AGGR_OPENED` | an aggregate came into service, and what was replayed |
 //! | `AGGR_NOT_FOUND` | no disk of an aggregate is there any more that was known before |
 //! | `AGGR_DELETED` | an administrator deleted an aggregate |
@@ -34,8 +35,9 @@
 //! - Of an aggregate that is not in sight nothing is said to have changed.
 //! - What is told has its number for good: events are listed when the file has them.
 //!
-//! Fails: never. A file that cannot be read costs what is damaged of it, never the start; one that
-//! cannot be written is tried again every second, and events are listed meanwhile.
+//! Fails: never. A file that cannot be read costs what is damaged of it, never the start, and is
+//! kept aside; one that cannot be written is tried again every second, and events are listed
+//! meanwhile.
 
 mod conditions;
 mod disks;

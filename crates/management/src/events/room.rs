@@ -10,7 +10,7 @@ use crate::events::ring::Happening;
 use crate::events::stored::{self, Record};
 use crate::events::works::turn_of;
 use crate::jobs::Jobs;
-use crate::keeping::{Keeper, Print};
+use crate::keeping::{Keeper, Print, keep_aside};
 use crate::node::Node;
 use crate::ports::StateFile;
 use crate::recovery::Recovery;
@@ -58,20 +58,25 @@ impl Events {
         // The file has no number above the time in seconds, unless it has one that tells.
         let next_min = u64::try_from(node.clock.wall().seconds()).unwrap_or(0).max(1);
         let (record, damaged) = match file.load() {
-            Ok(text) if text.is_empty() => (Record::empty(1), None),
-            Ok(text) => {
+            Ok(None) => (Record::empty(1), None),
+            Ok(Some(text)) if text.is_empty() => {
+                (Record::empty(next_min), Some("the file of events is empty".to_owned()))
+            }
+            Ok(Some(text)) => {
                 let (record, lines) = stored::parse(&text, next_min);
-                let cause = format!("{lines} entries of the file of events are damaged");
+                let cause = format!("{lines} entries of the file of events are damaged, and lost");
                 (record, (lines > 0).then_some(cause))
             }
             Err(error) => (Record::empty(next_min), Some(error.to_string())),
         };
+        // Before the first look writes it anew.
+        let damaged = damaged
+            .map(|cause| format!("{cause}; the events of before are lost; {}", keep_aside(&*file)));
         let listed_below = AtomicU64::new(record.ring.next());
         let keeper = Keeper::new(record, file, Arc::clone(&node.unwritten));
         let events =
             Self { node, recovery, keeper, listed_below, openings: AtomicUsize::default() };
         if let Some(cause) = damaged {
-            let cause = format!("{cause}; what they said is lost");
             events.tell(vec![Happening::new(
                 EventSeverity::Warning,
                 "EVENTS_DAMAGED",
@@ -82,8 +87,8 @@ impl Events {
         events
     }
 
-    /// The server was started.
-    pub(crate) fn note_start(&self) {
+    /// The server was started; the file of jobs may be damaged.
+    pub(crate) fn note_start(&self, damaged_jobs: Option<&str>) {
         let is_clean = {
             let kept = self.keeper.kept.lock();
             let last = kept.table.ring.events().next_back();
@@ -100,7 +105,19 @@ impl Events {
                 Happening::new(EventSeverity::Warning, STARTED, "server", cause)
             }
         };
-        self.tell(vec![told]);
+        let damaged = damaged_jobs.map(|cause| {
+            Happening::new(
+                EventSeverity::Warning,
+                "JOBS_DAMAGED",
+                "file of jobs",
+                format!(
+                    "{cause}; jobs that are over are forgotten, and so is which were paused or had \
+                     a rate"
+                ),
+            )
+            .next("stroop job list; pause jobs and set their rates again")
+        });
+        self.tell([told].into_iter().chain(damaged).collect());
         self.store();
     }
 

@@ -176,7 +176,7 @@ fn check(message: &str, job: &Job, action: JobAction, is_away: bool) -> Result<(
         (JobKind::Zeroing | JobKind::Growth, JobAction::Pause | JobAction::Resume) => {
             let again = match kind {
                 JobKind::Zeroing => format!("stroop disk zero {disk}"),
-                _ => format!("stroop aggr add {aggregate}"),
+                _ => format!("stroop aggr add {aggregate} --disks DISK"),
             };
             refused(
                 "a disk is erased without a pause; what holds zeros is passed over quickly when it \

@@ -8,7 +8,7 @@ use crate::jobs::job::Job;
 use crate::jobs::stored;
 use crate::jobs::table::{Now, Table};
 use crate::jobs::works::Look;
-use crate::keeping::{Keeper, Print};
+use crate::keeping::{Keeper, Print, keep_aside};
 use crate::ports::StateFile;
 use crate::scrub::Scrubs;
 use admin_api::{AdminError, Code, JobInfo, JobName};
@@ -23,6 +23,8 @@ pub(crate) struct Jobs {
     pub(crate) keeper: Keeper<Table>,
     /// When the node was started.
     pub(crate) start: Timestamp,
+    /// Why the file could not be used at the start, if it could not.
+    damage: Option<String>,
 }
 
 impl Print for Table {
@@ -37,11 +39,16 @@ impl Jobs {
     /// The jobs that the file tells of.
     pub(crate) fn new(aggregates: Arc<Aggregates>, file: Arc<dyn StateFile>) -> Self {
         let start = aggregates.node.clock.wall();
-        let table = restore(&*file, start);
+        let (table, damage) = restore(&*file, start);
         let unwritten = Arc::clone(&aggregates.node.unwritten);
         let keeper = Keeper::new(table, file, unwritten);
         let scrubs = Scrubs { node: Arc::clone(&aggregates.node) };
-        Self { aggregates, scrubs, keeper, start }
+        Self { aggregates, scrubs, keeper, start, damage }
+    }
+
+    /// Why the file could not be used at the start, if it could not.
+    pub(crate) fn damage(&self) -> Option<&str> {
+        self.damage.as_deref()
     }
 
     /// Looks what the engine does, and keeps what has begun, changed or ended.
@@ -99,23 +106,26 @@ pub(crate) fn missing(message: &str, number: u64) -> AdminError {
         .try_next("stroop job list")
 }
 
-/// The table that the file tells of. If it cannot be read the history is lost; numbers go on from
-/// the time in seconds, above all that were given: a node does not begin a job every second.
-fn restore(file: &dyn StateFile, start: Timestamp) -> Table {
+/// The table that the file tells of. If it cannot be used it is kept aside, and its jobs are lost;
+/// numbers go on from the time in seconds, above all that were given: a node does not begin a job
+/// every second.
+fn restore(file: &dyn StateFile, start: Timestamp) -> (Table, Option<String>) {
     let cause = match file.load() {
-        Ok(text) if text.is_empty() => return Table::new(Vec::new(), 1),
-        Ok(text) => match stored::parse(&text) {
-            Ok(table) => return table,
+        Ok(None) => return (Table::new(Vec::new(), 1), None),
+        Ok(Some(text)) => match stored::parse(&text) {
+            Ok(table) => return (table, None),
             Err(cause) => cause,
         },
         Err(error) => error.to_string(),
     };
     let next = u64::try_from(start.seconds()).unwrap_or(0).max(1);
+    let kept = keep_aside(file);
     tracing::error!(
         cause,
+        kept,
         next,
-        "the list of jobs cannot be read; jobs that are over are forgotten, and new ones are \
-         numbered from the time on"
+        "the list of jobs cannot be used; jobs that are over are forgotten, and so is which were \
+         paused or had a rate; new ones are numbered from the time on"
     );
-    Table::new(Vec::new(), next)
+    (Table::new(Vec::new(), next), Some(format!("{cause}; {kept}")))
 }

@@ -18,7 +18,7 @@
 //!
 //! Fails: with a sentence that says which line cannot be read; nothing of such a text is used.
 
-use crate::fields::{NOTHING, escape, parse_identity, print_identity, unescape};
+use crate::fields::{NOTHING, beginning_of, escape, parse_identity, print_identity, unescape};
 use crate::jobs::job::{Identities, Job, Key, Subject};
 use crate::jobs::table::Table;
 use crate::pace::Recent;
@@ -58,7 +58,7 @@ pub(crate) fn parse(text: &str) -> Result<Table, String> {
         Some((_, TITLE)) => true,
         Some((_, TITLE_WITHOUT_RATES | FIRST_TITLE)) => false,
         Some((_, other)) => {
-            return Err(format!("it begins with '{}', not with '{TITLE}'", other.escape_debug()));
+            return Err(format!("it begins with '{}', not with '{TITLE}'", beginning_of(other)));
         }
         None => return Err("it is empty".to_owned()),
     };

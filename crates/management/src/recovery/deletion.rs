@@ -60,17 +60,19 @@ impl Recovery {
         // Whoever holds it keeps its disks open.
         let served = doomed.served.take().map(|aggregate| aggregate.filling());
         let Doomed { identity, name, .. } = &doomed;
+        let plan = identity.to_string();
+        Removal::check_plan(MESSAGE, name, &plan, wanted.plan.as_deref())?;
         // One on its own disks goes with them.
         let has_journal = self.has_journal(*identity);
         if !wanted.dry_run {
-            let next_cp = served.unwrap_or_else(|| self.next_cp(&doomed));
+            let next_cp = served.or_else(|| self.next_cp(&doomed));
             let deleted = Deleted {
                 identity: *identity,
                 name: name.clone(),
                 time: self.node.clock.wall(),
                 disks: doomed.there.keys().copied().collect(),
                 has_journal: true,
-                next_cp: Some(next_cp),
+                next_cp,
             };
             self.disks.deleted.add(deleted).map_err(|error| {
                 AdminError::new(Code::Failed, MESSAGE, name)
@@ -99,11 +101,12 @@ impl Recovery {
         let consequences =
             consequences(&doomed, &left, has_journal.then(|| self.journals.title(identity)));
         let (object, dry_run) = (name.clone(), wanted.dry_run);
-        Ok(Removal { object, consequences, freed_bytes: 0, dry_run })
+        Ok(Removal { object, consequences, freed_bytes: 0, dry_run, plan })
     }
 
     /// The consistency point after the last one of an aggregate out of service. Nobody writes one.
-    fn next_cp(&self, doomed: &Doomed) -> CpNumber {
+    /// `None` if no superblock can be read: then the clock tells a use after the deletion.
+    fn next_cp(&self, doomed: &Doomed) -> Option<CpNumber> {
         let disks = doomed.there.values().filter_map(|name| {
             self.disks.held(name).or_else(|| match self.disks.look(name) {
                 Content::Member(disk, _) => Some(disk),
@@ -112,7 +115,7 @@ impl Recovery {
         });
         let superblocks = disks.flat_map(|disk| self.superblocks(disk, doomed.identity));
         let last = superblocks.map(|one| one.cp().get()).max();
-        CpNumber(last.map_or(0, |last| last.saturating_add(1)))
+        last.map(|last| CpNumber(last.saturating_add(1)))
     }
 
     /// Nobody waits for the aggregate any more, and its disks are nobody's.

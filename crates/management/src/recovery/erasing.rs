@@ -45,7 +45,7 @@ impl Recovery {
         deleted.settle();
         let is_away = |outage: &dblade::Outage| deleted.has(&outage.summary.identity);
         if !deleted.pending().is_empty() || self.node.engine.outages().iter().any(is_away) {
-            let _turn = self.node.turn();
+            let Some(_turn) = self.node.turn_now() else { return };
             self.finish_deletions();
         }
     }

@@ -40,14 +40,19 @@ impl Recovery {
         }
         if !dry_run {
             let recovery = self.open_now((identity, name), *without_journal)?;
-            if recovery.skipped > 0 {
+            if let Some(record) = recovery.damaged_from {
+                consequences = vec![format!(
+                    "its journal is there again, and damaged: acknowledged changes from its record \
+                     {record} on are lost"
+                )];
+            } else if recovery.skipped > 0 {
                 let skipped = recovery.skipped;
                 consequences.push(format!("{skipped} operations of the journal could not be had"));
             } else if *without_journal && recovery.lost_log.is_none() {
                 consequences = vec!["its journal is there again: nothing is lost".to_owned()];
             }
         }
-        Ok(Removal { object: name.clone(), consequences, freed_bytes: 0, dry_run: *dry_run })
+        Ok(Removal::new(name.clone(), consequences, *dry_run))
     }
 
     /// The identity of an aggregate that is out of service.

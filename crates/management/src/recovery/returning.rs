@@ -42,7 +42,7 @@ impl Recovery {
         {
             return;
         }
-        let _turn = self.node.turn();
+        let Some(_turn) = self.node.turn_now() else { return };
         let (outages, missing) = (self.node.engine.outages(), self.missing_disks());
         self.aggregates.let_go_of_former_disks();
         for Outage { summary, .. } in &outages {

@@ -22,6 +22,8 @@
 //! | `DELETIONS_UNREADABLE` | the list of deleted aggregates cannot be read, or not all of it |
 //! | `DISK_NAMES_UNREADABLE` | the short names of disks cannot be read |
 //! | `STATE_UNWRITTEN` | a list that the node keeps of its own cannot be written |
+//! | `LOCKS_REFUSED` | the list of NFS clients with locks cannot be read or written |
+//! | `LOCKS_DAMAGED` | parts of that list made no sense at the start |
 //! | `AUDIT_FAILED` | changes that administrators make are not recorded |
 //! | `FEATURE_LACKING` | a newer build wrote a volume, and this build lacks a feature of it |
 //!

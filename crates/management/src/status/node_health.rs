@@ -4,7 +4,7 @@
 //! Invariants: pure functions of what status found.
 
 use crate::disks::deleted::Trouble;
-use crate::ports::AuditFailure;
+use crate::ports::{AuditFailure, LockListTrouble};
 use admin_api::{HealthCheck, MountInfo, Severity};
 use units::shell_word;
 
@@ -24,6 +24,48 @@ pub(crate) fn check_mount(mount: &MountInfo) -> Option<HealthCheck> {
             place = shell_word(mountpoint)
         ),
     })
+}
+
+/// The check of the list of NFS clients with locks.
+pub(crate) fn check_lock_list(trouble: LockListTrouble) -> HealthCheck {
+    const LIST: &str = "the list of NFS clients with locks";
+    let (code, severity, message, action) = match trouble {
+        LockListTrouble::Unreadable(cause) => (
+            "LOCKS_REFUSED",
+            Severity::Error,
+            format!(
+                "{LIST} could not be read, so no client gets a lock, and clients that had locks \
+                 were not told that these are gone: {cause}"
+            ),
+            "mend the file 'nfs-locks' in the state directory, and start the server again. If it \
+             cannot be mended, move it away, start the server again, and then the clients' \
+             programs that lock files",
+        ),
+        LockListTrouble::Unwritten(cause) => (
+            "LOCKS_REFUSED",
+            Severity::Error,
+            format!(
+                "{LIST} cannot be written, so no client gets its first lock since the start: {cause}"
+            ),
+            "make room in the state directory, or mend what the cause names; it is tried again \
+             every 20 seconds",
+        ),
+        LockListTrouble::Damaged(cause) => (
+            "LOCKS_DAMAGED",
+            Severity::Warning,
+            format!("{LIST} was damaged when the server started: {cause}"),
+            "clients that are missing there were not told of the restart, and their locks are gone: \
+             start their programs that lock files again",
+        ),
+    };
+    HealthCheck {
+        code: code.to_owned(),
+        severity,
+        object: "NFS locks".to_owned(),
+        now: Vec::new(),
+        message,
+        action: action.to_owned(),
+    }
 }
 
 /// The check of a record of mounts that cannot be used.

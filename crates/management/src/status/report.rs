@@ -12,8 +12,8 @@ use crate::status::health::{
 };
 use crate::status::measures::Found;
 use crate::status::node_health::{
-    check_audit, check_deletions, check_disk_names, check_mount, check_mount_record,
-    check_unwritten,
+    check_audit, check_deletions, check_disk_names, check_lock_list, check_mount,
+    check_mount_record, check_unwritten,
 };
 use crate::status::room::Status;
 use crate::volumes::Volumes;
@@ -154,6 +154,7 @@ impl Status {
         checks.extend(self.disks.deleted.trouble().map(check_deletions));
         checks.extend(self.process.audit_failure().as_ref().map(check_audit));
         checks.extend(self.disks.short_names.failure().map(check_disk_names));
+        checks.extend(self.node.front_ends.lock_list_trouble().map(check_lock_list));
         let unwritten = self.node.unwritten.list();
         checks.extend(unwritten.iter().map(|(title, cause)| check_unwritten(title, cause)));
         checks.tell(&Naming(&self.aggregates).shown());

@@ -160,6 +160,8 @@ impl Volumes {
             consequences.push(counted(info.snapshots, "snapshot"));
         }
         consequences.extend(info.exports.iter().map(|rule| format!("exported to {rule}")));
+        let plan = format!("{}:{}", volume.environment.identity, info.snapshots);
+        Removal::check_plan(message, name, &plan, wanted.plan.as_deref())?;
         if !wanted.dry_run {
             self.node
                 .waits
@@ -171,7 +173,13 @@ impl Volumes {
             tracing::info!(volume = name, "volume deleted");
         }
         let freed_bytes = info.used_bytes() + info.delayed_free_bytes;
-        Ok(Removal { object: name.clone(), consequences, freed_bytes, dry_run: wanted.dry_run })
+        Ok(Removal {
+            object: name.clone(),
+            consequences,
+            freed_bytes,
+            dry_run: wanted.dry_run,
+            plan,
+        })
     }
 
     pub(crate) fn mount(&self, wanted: &MountCreate) -> Result<MountInfo, AdminError> {

@@ -70,7 +70,10 @@ impl Volumes {
         let message = "cannot delete";
         let object = full_name(&wanted.volume, &wanted.name);
         let volume = self.find("cannot delete snapshot of", &wanted.volume)?;
-        place(message, &object, &self.snapshots_of(&volume)?, &wanted.name)?;
+        let list = self.snapshots_of(&volume)?;
+        let at = place(message, &object, &list, &wanted.name)?;
+        let plan = plan_of(list.get(at..=at));
+        Removal::check_plan(message, &object, &plan, wanted.plan.as_deref())?;
         if !wanted.dry_run {
             let delete = SnapshotRequest::Delete(wanted.name.clone());
             self.node.waits.request(message, &object, |done| {
@@ -79,7 +82,8 @@ impl Volumes {
             tracing::info!(snapshot = object, "snapshot deleted");
         }
         // What comes back is known when it has come back.
-        Ok(Removal { object, consequences: Vec::new(), freed_bytes: 0, dry_run: wanted.dry_run })
+        let (consequences, dry_run) = (Vec::new(), wanted.dry_run);
+        Ok(Removal { object, consequences, freed_bytes: 0, dry_run, plan })
     }
 
     pub(crate) fn restore_snapshot(&self, wanted: &SnapshotRestore) -> Result<Removal, AdminError> {
@@ -102,6 +106,8 @@ impl Volumes {
         let mut consequences = vec![format!("all changes to {} since", wanted.volume)];
         let lost = newer.iter().map(|name| format!("snapshot {}", full_name(&volume.name(), name)));
         consequences.extend(lost);
+        let plan = plan_of(list.get(at..));
+        Removal::check_plan(message, &object, &plan, wanted.plan.as_deref())?;
         if !wanted.dry_run {
             let restore = SnapshotRequest::Restore(wanted.name.clone());
             self.node.waits.request(message, &object, |done| {
@@ -109,12 +115,18 @@ impl Volumes {
             })?;
             tracing::info!(snapshot = object, "volume restored");
         }
-        Ok(Removal { object, consequences, freed_bytes: 0, dry_run: wanted.dry_run })
+        Ok(Removal { object, consequences, freed_bytes: 0, dry_run: wanted.dry_run, plan })
     }
 }
 
 fn full_name(volume: &str, snapshot: &str) -> String {
     format!("{volume}@{snapshot}")
+}
+
+/// The plan about these snapshots.
+fn plan_of(snapshots: Option<&[SnapshotSummary]>) -> String {
+    let numbers = snapshots.unwrap_or_default().iter().map(|one| one.id.get().to_string());
+    numbers.collect::<Vec<_>>().join(",")
 }
 
 /// Where a snapshot is in its volume's list.

@@ -16,7 +16,7 @@
 //!
 //! Fails: [`Full`].
 
-use super::hosts::Host;
+use super::host::Host;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
@@ -183,13 +183,15 @@ impl CallQueue {
         }
     }
 
-    /// Drops grants that wait and that their client need not be told.
+    /// Drops grants that wait and that their client need not be told. Their numbers ascend.
     pub(super) fn drop_grants(&mut self, address: IpAddr, numbers: &[u64]) {
         if !self.addresses.contains_key(&address) {
             return;
         }
-        let is_told =
-            |job: &Job| matches!(job, Job::Grant { number, .. } if numbers.contains(number));
+        let is_told = |job: &Job| match job {
+            Job::Grant { number, .. } => numbers.binary_search(number).is_ok(),
+            _ => false,
+        };
         self.change(address, |address| address.jobs.retain(|_, (job, _)| !is_told(job)));
     }
 

@@ -17,7 +17,8 @@
 //! Fails: by asking again, then by giving up with a line in the log.
 
 use super::call_queue::{CallQueue, Full, Job, RESULTS_MAX};
-use super::hosts::{Host, Hosts};
+use super::host::Host;
+use super::hosts::Hosts;
 use super::{nsm, procedures, wire};
 use crate::export::{self, ExportPolicy};
 use crate::request::Context;
@@ -137,13 +138,18 @@ impl Callbacks {
 
     /// A lock that a client waited for is held now.
     pub(crate) fn granted(&self, host: Host, request: Request) {
+        let client = request.owner.client;
         let number = {
             let grants = &mut self.queue.lock().grants;
             grants.next += 1;
             grants.told.insert(grants.next, (host.clone(), request));
             grants.next
         };
-        self.push(Job::Grant { number, host }, 0, 0);
+        self.push(Job::Grant { number, host: host.clone() }, 0, 0);
+        // It may have given back all just now.
+        if !self.hosts.is_client(&host, client) {
+            self.forget_grants(&host);
+        }
     }
 
     /// The client has spoken about a lock of this owner and file by itself, so it need not be told;
@@ -160,6 +166,18 @@ impl Callbacks {
         heard.into_iter().map(|(_, (_, granted))| granted).collect()
     }
 
+    /// A machine has lost locks, or given back all: nobody is told of those that are no more.
+    pub(crate) fn forget_grants(&self, host: &Host) {
+        let mut queue = self.queue.lock();
+        let of_host = queue.grants.told.iter().filter(|(_, (of, _))| of == host);
+        let numbers: Vec<u64> = of_host
+            .filter(|(_, (_, granted))| !self.hosts.is_client(host, granted.owner.client))
+            .map(|(number, _)| *number)
+            .collect();
+        numbers.iter().for_each(|number| drop(queue.grants.told.remove(number)));
+        queue.jobs.drop_grants(host.address, &numbers);
+    }
+
     pub(crate) fn result(&self, host: Host, procedure: u32, results: Vec<u8>) {
         self.push(Job::Result { host, procedure, results }, 0, 0);
     }
@@ -173,6 +191,12 @@ impl Callbacks {
         if !self.queue.lock().jobs.confirms(&host) {
             self.push(Job::Confirm { host }, 0, 0);
         }
+    }
+
+    /// Late grants that are kept.
+    #[cfg(test)]
+    pub(super) fn grants(&self) -> usize {
+        self.queue.lock().grants.told.len()
     }
 
     /// The next call, which is made here, for tests: whether the client answers. `None` if no call
@@ -340,6 +364,7 @@ impl Callbacks {
         let (address, name) = (host.address, Arc::clone(&host.name));
         match said {
             Ok(Number::Is(number)) if self.hosts.forgets_but(&host, number) => {
+                self.forget_grants(&host);
                 tracing::info!(%address, %name, "a client was restarted: its locks are free");
             }
             Ok(Number::Is(_) | Number::Unknown) => tracing::info!(
@@ -347,6 +372,7 @@ impl Callbacks {
             ),
             Ok(Number::Gone) => {
                 self.hosts.forgets(&host);
+                self.forget_grants(&host);
                 tracing::info!(%address, %name, "a client locks no more: its locks are free");
             }
             Err(error) if attempts < NOTICE_ATTEMPTS_MAX => {

@@ -9,7 +9,8 @@
 //!
 //! Fails: with [`Denied`].
 
-use super::hosts::{Host, Hosts, Unmonitored};
+use super::host::Host;
+use super::hosts::{Hosts, Unmonitored};
 use super::wire::{self, Lock, Status};
 use crate::export::{self, ExportAccess};
 use crate::request::{Context, Session};

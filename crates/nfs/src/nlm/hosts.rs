@@ -1,78 +1,63 @@
 //! Which machines lock, and the ledger of those that hold locks.
 //!
-//! A machine is an address and the name that it gives itself: two that share an address (behind a
-//! router, or guests of one machine) are two. The ledger is a text:
-//!
-//! ```text
-//! stroop locks 1
-//! state 5
-//! host 10.0.0.7 client7
-//! number 10.0.0.7 client7 3
-//! ```
-//!
-//! `state` is NSM's number of this node: odd, and larger at each start, so that a client can tell a
-//! notice that it knows from a new one. A `host` has locks, or had them when the server ended.
-//! `number` is that of its status monitor, if it is known: a client that takes back its locks does
-//! not say it again.
+//! The ledger is a text ([`super::ledger_text`]), which is written whole.
 //!
 //! Invariants: what [`Hosts::monitor`] has answered is in the ledger durably; a machine leaves it
 //! when it has had no lock for [`IDLE_SWEEPS`] sweeps, was started anew, or gave back all. Machines
 //! of an earlier start leave it when they were told of the restart and the grace period is over:
-//! until then they may take back what they had, and nobody else may.
+//! until then they may take back what they had, and nobody else may. The table is never locked
+//! while the ledger is written: a machine that locks for the first time holds up no other.
 //!
-//! Fails: [`Unmonitored`]: no lock may be given. A ledger that makes no sense is reported, and what
-//! can be read of it is used; then the clock makes the state, which must not be an old one.
+//! Fails: [`Unmonitored`]: no lock may be given. The start never fails:
+//! - A ledger that cannot be read is left as it is, and no machine gets a lock.
+//! - Of a ledger that makes no sense everywhere, the lines that do are used. If it can be, it is
+//!   kept aside before it is written anew. The clock makes the state, which must not be an old one.
+//! - A ledger that cannot be written is tried again with each sweep, and when a machine is to come
+//!   in.
+//!
+//! [`Hosts::trouble`] tells all of that.
 
-use super::ledger::Ledger;
+use super::host::{Host, same_name};
+use super::ledger::{Ledger, LedgerTrouble};
+use super::ledger_text;
+use super::ledger_writer::{LedgerWriter, Unwritten};
 use locks::{ClientId, LockManager};
 use platform::sync::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
-use std::io;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use units::VolumeUuid;
+use units::{Timestamp, VolumeUuid};
 
 /// Machines that are known at the same time: each has a line of the ledger, which is written whole.
 const HOSTS_MAX: usize = 4096;
 /// Of them, at one address: guests of a machine, or a few behind a router. Nobody proves a name, so
 /// one machine could have all the lines there are.
 const HOSTS_OF_ADDRESS_MAX: usize = 32;
-/// Longest name that is taken.
-const NAME_BYTES_MAX: usize = 255;
+/// Of them, in an IPv6 network of 64 bits: an office, or one machine that takes any address of it.
+const HOSTS_OF_NETWORK_MAX: usize = HOSTS_MAX / 4;
 /// Numbers of a status monitor under which a machine may have locks at once: one, and those of
 /// starts that it did not confirm.
 const NUMBERS_MAX: usize = 4;
 /// Sweeps that a machine without locks stays in the ledger: programs lock again and again.
 const IDLE_SWEEPS: u64 = 3;
-const HEADER: &str = "stroop locks 1";
-
-/// A machine.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Host {
-    pub(crate) address: IpAddr,
-    pub(crate) name: Arc<str>,
-}
-
-impl Host {
-    /// The machine at `address` that calls itself `name`, unless that is no name.
-    pub(crate) fn new(address: IpAddr, name: &[u8]) -> Option<Self> {
-        let plain = |byte: &u8| byte.is_ascii_graphic();
-        if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.iter().all(plain) {
-            return None;
-        }
-        Some(Self { address, name: std::str::from_utf8(name).ok()?.into() })
-    }
-}
 
 /// The machine cannot be watched, so it gets no lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Unmonitored;
 
+/// Whether a machine is in the ledger.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Noted {
+    No,
+    /// The text that says this change has it.
+    Soon(u64),
+    Durably,
+}
+
 struct Known {
     id: ClientId,
-    monitored: bool,
+    noted: Noted,
     /// The sweep in which it was last seen.
     seen: u64,
     /// Volumes that it was let in to from a port that any user of it may use.
@@ -100,6 +85,8 @@ struct Table {
     /// The numbers of their status monitors then.
     numbers: BTreeMap<Host, NonZeroU32>,
     sweeps: u64,
+    /// Counts what was changed that the ledger is to say.
+    changes: u64,
     /// The sweep before which the log is told no more of machines that are refused.
     said_until: u64,
 }
@@ -115,8 +102,18 @@ impl Table {
 
     /// The machines of an address.
     fn of_address(&self, address: IpAddr) -> impl Iterator<Item = (&Host, &Known)> {
-        let first = Host { address, name: "".into() };
-        self.hosts.range(first..).take_while(move |(host, _)| host.address == address)
+        self.hosts
+            .range(Host::first_of(address)..)
+            .take_while(move |(host, _)| host.address == address)
+    }
+
+    /// The machines of an address's network: an IPv4 address is one of its own.
+    fn of_network(&self, address: IpAddr) -> impl Iterator<Item = &Host> {
+        let network = onc_rpc::client_of(address);
+        let known = self.hosts.range(Host::first_of(network)..);
+        known
+            .map(|(host, _)| host)
+            .take_while(move |host| onc_rpc::client_of(host.address) == network)
     }
 
     /// Whether a machine may come in addition; if not, the log is told once between two sweeps.
@@ -127,6 +124,11 @@ impl Table {
                 self.of_address(address).count(),
                 HOSTS_OF_ADDRESS_MAX,
                 "too many names of one machine with locks",
+            ),
+            (
+                self.of_network(address).count(),
+                HOSTS_OF_NETWORK_MAX,
+                "too many machines of one network with locks",
             ),
         ];
         let Some((_, limit, what)) = limits.into_iter().find(|(count, limit, _)| count >= limit)
@@ -144,44 +146,15 @@ impl Table {
 /// See the module.
 pub(crate) struct Hosts {
     table: Mutex<Table>,
-    ledger: Arc<dyn Ledger>,
+    ledger: LedgerWriter,
     locks: Arc<LockManager>,
     state: u32,
 }
 
-/// What a ledger says.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-struct Contents {
-    state: Option<u32>,
-    hosts: Vec<Host>,
-    numbers: BTreeMap<Host, NonZeroU32>,
-    nonsense: usize,
-}
-
-fn parse(text: &str) -> Contents {
-    let mut contents = Contents::default();
-    for (number, line) in text.lines().enumerate() {
-        let words: Vec<&str> = line.split_ascii_whitespace().collect();
-        let known = match words.as_slice() {
-            ["state", state] => state.parse().map(|state| contents.state = Some(state)).is_ok(),
-            ["host", address, name] => {
-                let address = address.parse().ok();
-                let host = address.and_then(|address| Host::new(address, name.as_bytes()));
-                contents.hosts.extend(host.clone());
-                host.is_some()
-            }
-            ["number", address, name, of] => {
-                let address = address.parse().ok();
-                let host = address.and_then(|address| Host::new(address, name.as_bytes()));
-                let found = host.zip(of.parse().ok());
-                contents.numbers.extend(found.clone());
-                found.is_some()
-            }
-            _ => number == 0 && line == HEADER,
-        };
-        contents.nonsense += usize::from(!known);
-    }
-    contents
+/// A state that no earlier start had, unless the clock was set back: odd, and a positive number to
+/// clients that read it with a sign.
+fn state_of(now: Timestamp) -> u32 {
+    (now.seconds() as u32 & 0x7FFF_FFFF) | 1
 }
 
 impl Hosts {
@@ -189,24 +162,37 @@ impl Hosts {
     pub(crate) fn start(
         ledger: Arc<dyn Ledger>,
         locks: Arc<LockManager>,
-    ) -> io::Result<(Self, Vec<Host>)> {
-        let text = ledger.load()?;
-        let mut contents = parse(&text);
-        if contents.nonsense > 0 {
-            tracing::error!(lines = contents.nonsense, "the list of clients with locks is damaged");
-        }
-        let before = contents.state.unwrap_or(0);
+        now: Timestamp,
+    ) -> (Self, Vec<Host>) {
+        let (ledger, mut contents) = LedgerWriter::start(ledger);
         // The next odd number.
-        let state = before.wrapping_add(1) | 1;
+        let next = |before: u32| before.wrapping_add(1) | 1;
+        let state = match (contents.state, ledger.trouble()) {
+            (Some(before), None) => next(before),
+            // The ledger of before may have been moved away.
+            (before, _) => state_of(now).max(before.map_or(0, next)),
+        };
         contents.hosts.sort();
         contents.hosts.dedup();
         let to_tell = contents.hosts;
         let may_reclaim = to_tell.iter().cloned().collect();
         let numbers = contents.numbers;
-        let table = Table { to_tell: to_tell.clone(), may_reclaim, numbers, ..Table::default() };
+        let table = Table {
+            to_tell: to_tell.clone(),
+            may_reclaim,
+            numbers,
+            changes: 1,
+            ..Table::default()
+        };
         let hosts = Self { table: Mutex::new(table), ledger, locks, state };
-        hosts.write(&hosts.table.lock())?;
-        Ok((hosts, to_tell))
+        // If it fails the first lock tries again.
+        let _ = hosts.store();
+        (hosts, to_tell)
+    }
+
+    /// What is wrong with the ledger, if something is.
+    pub(crate) fn trouble(&self) -> Option<LedgerTrouble> {
+        self.ledger.trouble()
     }
 
     /// NSM's number of this node.
@@ -214,26 +200,20 @@ impl Hosts {
         self.state
     }
 
-    fn write(&self, table: &Table) -> io::Result<()> {
-        let mut text = format!("{HEADER}\nstate {}\n", self.state);
-        let monitored = table.hosts.iter().filter(|(_, known)| known.monitored);
-        let monitored = monitored.map(|(host, _)| host);
-        let hosts: BTreeSet<&Host> =
-            monitored.chain(&table.to_tell).chain(&table.may_reclaim).collect();
-        for host in hosts {
-            // Writing to a text cannot fail.
-            let _ = writeln!(text, "host {} {}", host.address, host.name);
-            if let Some(number) = table.number_of(host) {
-                let _ = writeln!(text, "number {} {} {number}", host.address, host.name);
+    /// Has the ledger say what the table does; how many changes it says. The caller does not hold
+    /// the table.
+    fn store(&self) -> Result<u64, Unwritten> {
+        self.ledger.store(|written| {
+            let table = self.table.lock();
+            if table.changes == written {
+                return None;
             }
-        }
-        self.ledger.store(&text)
-    }
-
-    fn try_write(&self, table: &Table) -> Result<(), Unmonitored> {
-        self.write(table).map_err(|error| {
-            tracing::error!(%error, "the list of clients with locks cannot be written");
-            Unmonitored
+            let noted = table.hosts.iter().filter(|(_, known)| known.noted != Noted::No);
+            let noted = noted.map(|(host, _)| host);
+            let hosts: BTreeSet<&Host> =
+                noted.chain(&table.to_tell).chain(&table.may_reclaim).collect();
+            let hosts = hosts.into_iter().map(|host| (host, table.number_of(host)));
+            Some((ledger_text::print(self.state, hosts), table.changes))
         })
     }
 
@@ -256,7 +236,7 @@ impl Hosts {
             };
             let any_port = BTreeSet::new();
             let (number, before) = (table.numbers.get(host).copied(), Vec::new());
-            let known = Known { id, monitored: false, seen, any_port, number, before };
+            let known = Known { id, noted: Noted::No, seen, any_port, number, before };
             table.hosts.insert(host.clone(), known);
         }
         let Some(known) = table.hosts.get_mut(host) else { unreachable!("it was put there") };
@@ -287,29 +267,53 @@ impl Hosts {
 
     /// Has a machine in the ledger from now on. Writes it the first time.
     pub(crate) fn monitor(&self, host: &Host) -> Result<(), Unmonitored> {
+        let id = {
+            let mut table = self.table.lock();
+            let Table { hosts, sweeps, changes, .. } = &mut *table;
+            let known = hosts.get_mut(host).ok_or(Unmonitored)?;
+            known.seen = *sweeps;
+            match known.noted {
+                Noted::Durably => return Ok(()),
+                // Another call of the machine writes it just now.
+                Noted::Soon(_) => {}
+                Noted::No => {
+                    *changes += 1;
+                    known.noted = Noted::Soon(*changes);
+                }
+            }
+            known.id
+        };
+        let stored = self.store();
         let mut table = self.table.lock();
-        let sweep = table.sweeps;
-        let Some(known) = table.hosts.get_mut(host) else { return Err(Unmonitored) };
-        known.seen = sweep;
-        if known.monitored {
-            return Ok(());
+        let Table { hosts, changes, .. } = &mut *table;
+        // Who gave back all meanwhile, and locks anew, is another one, unknown to this text.
+        let known = hosts.get_mut(host).filter(|known| known.ids().any(|of| of == id));
+        let known = known.ok_or(Unmonitored)?;
+        match (known.noted, stored) {
+            (Noted::Durably, _) => Ok(()),
+            (Noted::Soon(change), Ok(written)) if written >= change => {
+                known.noted = Noted::Durably;
+                Ok(())
+            }
+            (Noted::Soon(_), Err(Unwritten)) => {
+                known.noted = Noted::No;
+                *changes += 1;
+                Err(Unmonitored)
+            }
+            // A write of another call failed.
+            (Noted::No | Noted::Soon(_), _) => Err(Unmonitored),
         }
-        known.monitored = true;
-        let result = self.try_write(&table);
-        if result.is_err()
-            && let Some(known) = table.hosts.get_mut(host)
-        {
-            known.monitored = false;
-        }
-        result
     }
 
     /// A machine was told of the restart, or cannot be reached for so long that it is given up.
     pub(crate) fn told(&self, host: &Host) {
-        let mut table = self.table.lock();
-        table.to_tell.retain(|other| other != host);
+        {
+            let mut table = self.table.lock();
+            table.to_tell.retain(|other| other != host);
+            table.changes += 1;
+        }
         // If it fails the machine is told again after the next start, which does no harm.
-        let _ = self.try_write(&table);
+        let _ = self.store();
     }
 
     /// Whether a machine may take back what it had before the server was started.
@@ -319,12 +323,16 @@ impl Hosts {
 
     /// The grace period is over, or there is none.
     pub(crate) fn end_of_grace(&self) {
-        let mut table = self.table.lock();
-        table.numbers.clear();
-        if !std::mem::take(&mut table.may_reclaim).is_empty() {
-            // If it fails they are told again after the next start, which does no harm.
-            let _ = self.try_write(&table);
+        {
+            let mut table = self.table.lock();
+            table.numbers.clear();
+            if std::mem::take(&mut table.may_reclaim).is_empty() {
+                return;
+            }
+            table.changes += 1;
         }
+        // If it fails they are told again after the next start, which does no harm.
+        let _ = self.store();
     }
 
     /// A machine that was let in asks for a lock, and says which number its status monitor has. If
@@ -333,7 +341,8 @@ impl Hosts {
     /// asked about that.
     pub(crate) fn locks_in(&self, host: &Host, number: NonZeroU32) -> Option<(ClientId, bool)> {
         let mut table = self.table.lock();
-        let known = table.hosts.get_mut(host)?;
+        let Table { hosts, changes: of_table, .. } = &mut *table;
+        let known = hosts.get_mut(host)?;
         let changes = known.number.is_some_and(|before| before != number);
         if let Some(before) = known.number.filter(|_| changes) {
             if known.before.len() >= NUMBERS_MAX {
@@ -343,9 +352,11 @@ impl Hosts {
             known.id = self.locks.register_client_beside(known.id);
         }
         known.number = Some(number);
-        let (id, is_stale) = (known.id, changes && known.monitored);
+        let (id, is_stale) = (known.id, changes && known.noted != Noted::No);
+        *of_table += u64::from(is_stale);
+        drop(table);
         if is_stale {
-            self.try_write(&table).ok()?;
+            self.store().ok()?;
         }
         Some((id, changes))
     }
@@ -387,15 +398,19 @@ impl Hosts {
 
     /// Frees the locks of a machine; how many machines that were is none or one.
     pub(crate) fn forgets(&self, host: &Host) -> usize {
-        let known = {
+        let (known, is_noted) = {
             let mut table = self.table.lock();
             let known = table.hosts.remove(host);
             let may_reclaim = table.may_reclaim.remove(host);
-            if may_reclaim || known.as_ref().is_some_and(|known| known.monitored) {
-                let _ = self.try_write(&table);
-            }
-            known
+            let is_noted =
+                may_reclaim || known.as_ref().is_some_and(|known| known.noted != Noted::No);
+            table.changes += u64::from(is_noted);
+            (known, is_noted)
         };
+        if is_noted {
+            // If it fails the machine is told after the next start, which does no harm.
+            let _ = self.store();
+        }
         let ids = known.iter().flat_map(Known::ids);
         ids.for_each(|id| self.locks.forget_client(id));
         usize::from(known.is_some())
@@ -407,83 +422,21 @@ impl Hosts {
         let mut table = self.table.lock();
         table.sweeps += 1;
         let sweeps = table.sweeps;
-        let mut written = false;
+        let mut is_noted = false;
         table.hosts.retain(|_, known| {
             if known.ids().any(|id| holders.contains(&id)) {
                 known.seen = sweeps;
             }
             let stays = sweeps - known.seen <= IDLE_SWEEPS;
-            written |= known.monitored && !stays;
+            is_noted |= known.noted != Noted::No && !stays;
             stays
         });
-        if written {
-            let _ = self.try_write(&table);
-        }
+        table.changes += u64::from(is_noted);
+        drop(table);
+        // What could not be written before is tried again.
+        let _ = self.store();
     }
-}
-
-/// Whether two names of a machine mean the same: without a difference of case, and one of them may
-/// lack the domain.
-fn same_name(one: &[u8], other: &[u8]) -> bool {
-    let host = |name: &'_ [u8]| name.split(|byte| *byte == b'.').next().unwrap_or(name).to_vec();
-    let short = !one.contains(&b'.') || !other.contains(&b'.');
-    one.eq_ignore_ascii_case(other) || (short && host(one).eq_ignore_ascii_case(&host(other)))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use locks::Limits;
-    use platform::linux::SystemClock;
-
-    #[test]
-    fn ledgers_are_read_as_far_as_they_make_sense() {
-        let host = |address: &str, name: &str| {
-            Host::new(address.parse().unwrap(), name.as_bytes()).unwrap()
-        };
-        let contents = parse("stroop locks 1\nstate 7\nhost 10.0.0.7 a\nhost fd00::1 b.example\n");
-        let hosts = vec![host("10.0.0.7", "a"), host("fd00::1", "b.example")];
-        assert_eq!(contents, Contents { state: Some(7), hosts, ..Contents::default() });
-        let contents = parse("stroop locks 1\nstate x\nhost 10.0.0.7\nhost 10.0.0.8 c\n\0\0");
-        let hosts = vec![host("10.0.0.8", "c")];
-        assert_eq!(contents, Contents { hosts, nonsense: 3, ..Contents::default() });
-        let contents = parse("number 10.0.0.7 a 5\nnumber 10.0.0.7 a x\nnumber 10.0.0.7 5\n");
-        let five = NonZeroU32::new(5).unwrap();
-        assert_eq!((contents.numbers[&host("10.0.0.7", "a")], contents.nonsense), (five, 2));
-        assert_eq!(parse(""), Contents::default());
-    }
-
-    #[test]
-    fn one_address_does_not_take_the_places_of_all() {
-        let locks = Arc::new(LockManager::new(Arc::new(SystemClock), Limits::default()));
-        let ledger = Arc::new(Mutex::new(String::new()));
-        let (hosts, _) = Hosts::start(ledger, locks).unwrap();
-        let host = |last, number: usize| {
-            let name = format!("client{number}");
-            Host::new(IpAddr::from([10, 0, 0, last]), name.as_bytes()).unwrap()
-        };
-        let ask = |last, number| hosts.client(&host(last, number), VolumeUuid([1; 16]), true);
-        // Who only looks is not remembered.
-        for number in 0..HOSTS_MAX {
-            assert_eq!(hosts.looks(&host(1, number)), ClientId::NOBODY);
-        }
-        let first = ask(1, 0).unwrap();
-        assert_eq!(hosts.looks(&host(1, 0)), first);
-        let count = (0..HOSTS_MAX).filter(|number| ask(1, *number).is_ok()).count();
-        assert_eq!(count, HOSTS_OF_ADDRESS_MAX);
-        assert!(ask(2, 0).is_ok());
-        // Names that lock nothing are forgotten.
-        (0..=IDLE_SWEEPS).for_each(|_| hosts.sweep());
-        assert!(ask(1, HOSTS_MAX).is_ok());
-    }
-
-    #[test]
-    fn names_may_lack_their_domain() {
-        assert!(same_name(b"Client", b"client"));
-        assert!(same_name(b"client", b"client.example.org"));
-        assert!(!same_name(b"client.example.com", b"client.example.org"));
-        assert!(!same_name(b"client", b"client2"));
-        assert!(Host::new(IpAddr::from([10, 0, 0, 1]), b"two words").is_none());
-        assert!(Host::new(IpAddr::from([10, 0, 0, 1]), b"").is_none());
-    }
-}
+mod tests;

@@ -5,8 +5,11 @@
 //! | `wire` | NLM's types as XDR |
 //! | `procedures` | TEST, LOCK, CANCEL, UNLOCK, SHARE and the rest |
 //! | `check` | whether a call may be made: handle, machine, export rule |
+//! | `host` | a machine: address and name |
 //! | `hosts` | which machines have locks |
 //! | `ledger` | where that is kept over restarts |
+//! | `ledger_text` | as what text |
+//! | `ledger_writer` | when it is written, and what is wrong with it |
 //! | `callbacks` | calls to clients: GRANTED, results of `_MSG`, notices of a restart |
 //! | `call_queue` | the order of those calls |
 //! | `nsm` | the status monitor: clients that were started anew |
@@ -20,6 +23,8 @@
 //! - A notice of a restart frees locks when the machine that it is about has confirmed it.
 //! - Locks are taken back by machines of the ledger only; new ones, by who could open the file.
 //! - What a machine was let have it can give back, whatever the export rule says by now.
+//! - Locks are asked for over TCP only: the sender of a datagram may be anybody, and one under the
+//!   name of another machine would free that machine's locks, or strand them.
 //!
 //! Not here: monitoring for others (NSM MON): this node watches its own clients.
 //!
@@ -28,8 +33,11 @@
 mod call_queue;
 pub(crate) mod callbacks;
 mod check;
+mod host;
 pub(crate) mod hosts;
 mod ledger;
+mod ledger_text;
+mod ledger_writer;
 pub(crate) mod nsm;
 pub(crate) mod procedures;
 mod wire;
@@ -41,7 +49,7 @@ use locks::LockManager;
 use std::io;
 use std::sync::Arc;
 
-pub use ledger::Ledger;
+pub use ledger::{Ledger, LedgerTrouble};
 
 /// What the server needs to serve locks.
 #[derive(Clone)]
@@ -73,17 +81,18 @@ impl LockService {
     /// Begins the grace period if there were clients with locks, and tells them of the restart.
     ///
     /// # Errors
-    /// If the ledger cannot be read or written, or there is no room for a thread.
+    /// If there is no room for a thread.
     pub(crate) fn start(
         context: &Arc<Context>,
         locking: &Locking,
         callback_threads: usize,
     ) -> io::Result<Self> {
         let locks = Arc::clone(&locking.locks);
-        let (hosts, to_tell) = Hosts::start(Arc::clone(&locking.ledger), Arc::clone(&locks))?;
+        let (ledger, now) = (Arc::clone(&locking.ledger), context.clock.wall());
+        let (hosts, to_tell) = Hosts::start(ledger, Arc::clone(&locks), now);
         let hosts = Arc::new(hosts);
         if to_tell.is_empty() {
-            tracing::debug!("no client had locks; there is no grace period");
+            tracing::debug!("no client is known to have had locks; there is no grace period");
         } else {
             let seconds = locking.grace_nanoseconds / 1_000_000_000;
             tracing::info!(clients = to_tell.len(), seconds, "clients may take back their locks");

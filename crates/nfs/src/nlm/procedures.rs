@@ -11,7 +11,7 @@
 
 use super::LockService;
 use super::check::{Checked, Denied, Purpose, check};
-use super::hosts::Host;
+use super::host::Host;
 use super::nsm;
 use super::wire::{self, Lock, NAME_BYTES_MAX, OBJECT_BYTES_MAX, Status};
 use crate::export;
@@ -133,10 +133,9 @@ pub(crate) fn dispatch(
 
 /// A machine gives back all that it has. There is no handle that says of which volume, so there is
 /// no export rule to be asked: only who may speak for the machine is believed, and only under the
-/// name under which it locks. Lock managers use such ports if they are not told otherwise. The
-/// sender of a datagram may be anybody.
+/// name under which it locks. Lock managers use such ports if they are not told otherwise.
 fn free_all(service: &LockService, session: &Session, name: &[u8]) {
-    if session.datagram || !export::is_privileged(session.peer.port()) {
+    if !export::is_privileged(session.peer.port()) {
         tracing::debug!(client = %session.peer, "FREE_ALL from who may be anybody");
         return;
     }
@@ -144,6 +143,7 @@ fn free_all(service: &LockService, session: &Session, name: &[u8]) {
     let count = service.hosts.forgets(&host);
     // A stranger may send this as often as he likes: he gets no line of the log for it.
     if count > 0 {
+        service.callbacks.forget_grants(&host);
         let (client, name) = (session.client, &*host.name);
         tracing::info!(%client, name, count, "a client frees all locks");
     }

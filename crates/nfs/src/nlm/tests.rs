@@ -17,10 +17,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use units::VolumeUuid;
+use units::{Timestamp, VolumeUuid};
 
 const GRANTED: u32 = 0;
 const DENIED: u32 = 1;
+const BLOCKED: u32 = 3;
 const READ_ONLY: u32 = 6;
 const STALE: u32 = 7;
 const FAILED: u32 = 9;
@@ -304,6 +305,25 @@ fn all_is_freed_only_for_who_speaks_for_the_machine_and_by_its_name() {
     assert!(!setup.ledger.lock().contains("host 10.0.0.7"));
 }
 
+#[test]
+fn regression_late_grants_go_with_the_locks_of_their_machine() {
+    let setup = Setup::new();
+    for _ in 0..3 {
+        assert_eq!(setup.ask_as(ROOT, LOCK, "other", 3), GRANTED);
+        let results = setup.call(ROOT, LOCK, |writer| {
+            let block = writer.len() + 12; // behind the cookie
+            setup.arguments(writer, LOCK, "host", 3);
+            writer.overwrite_u32(block, 1);
+        });
+        assert_eq!(Reader::new(&results[12..]).u32(), Ok(BLOCKED));
+        setup.free_all(ROOT, "other");
+        assert_eq!((setup.programs.locks().callbacks.grants(), setup.counts()), (1, (1, 1)));
+        setup.free_all(ROOT, "host");
+        assert_eq!((setup.programs.locks().callbacks.grants(), setup.counts()), (0, (0, 0)));
+    }
+    assert_eq!(setup.call_client(), None, "nobody is told");
+}
+
 /// The status of a CREATE.
 fn create(setup: &Setup) -> u32 {
     let results = setup.call_as(AuthSys::new(0, 0, &[]), ROOT, (100_003, 3, 8), |writer| {
@@ -465,7 +485,7 @@ fn a_machine_that_took_back_its_locks_is_known_by_the_number_of_before() {
     let text = setup.ledger.lock().clone();
     assert!(text.ends_with("host 10.0.0.7 host\nnumber 10.0.0.7 host 3\n"), "{text}");
     let (ledger, locks) = (Arc::clone(&setup.ledger), Arc::clone(&setup.locks));
-    let (hosts, to_tell) = Hosts::start(ledger as Arc<dyn Ledger>, locks).unwrap();
+    let (hosts, to_tell) = Hosts::start(ledger as Arc<dyn Ledger>, locks, Timestamp(0));
     let host = to_tell.first().unwrap();
     assert!(hosts.may_reclaim(host));
     // Linux says no number when it takes back.

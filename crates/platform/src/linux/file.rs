@@ -253,9 +253,11 @@ pub fn create_file_disk(path: impl AsRef<Path>, size_bytes: u64) -> Result<(), D
     let create = || {
         let mut options = OpenOptions::new();
         let file = options.write(true).create_new(true).mode(PRIVATE_FILE_MODE).open(path)?;
-        make_private(&file)?;
-        file.set_len(size_bytes)?;
-        file.sync_all()
+        let made = make_private(&file).and_then(|()| file.set_len(size_bytes));
+        made.and_then(|()| file.sync_all()).inspect_err(|_| {
+            // Half a disk would be taken for one.
+            let _ = std::fs::remove_file(path);
+        })
     };
     create().map_err(|error: io::Error| DiskError::Open {
         disk: path.display().to_string(),

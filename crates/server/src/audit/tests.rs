@@ -54,6 +54,24 @@ fn a_record_says_who_did_what_and_how_it_ended() {
 }
 
 #[test]
+fn regression_a_file_that_was_moved_away_is_begun_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    let audit = AuditFile::new(directory.path());
+    let path = directory.path().join("audit.jsonl");
+    let rotated = directory.path().join("audit.jsonl-20261128");
+    change(&audit, &fail("d1"), Ok(()));
+    fs::rename(&path, &rotated).unwrap();
+    change(&audit, &fail("d2"), Ok(()));
+    fs::remove_file(&path).unwrap();
+    change(&audit, &fail("d3"), Ok(()));
+    let disks = |path: &Path| -> Vec<Value> {
+        lines(path).iter().map(|line| line["arguments"]["disk"].clone()).collect()
+    };
+    assert_eq!((disks(&rotated), disks(&path)), (vec![json!("d1")], vec![json!("d3")]));
+    assert_eq!(audit.failure(), None);
+}
+
+#[test]
 fn keys_are_never_recorded() {
     let directory = tempfile::tempdir().unwrap();
     let audit = AuditFile::new(directory.path());

@@ -32,7 +32,7 @@ use admin_api::{AdminError, Code, MountCreate, MountInfo, MountRemove};
 use file_service::{FileService, FsError};
 use fuse::{FuseMount, MountError, MountOptions, PreparedMount, detach_dead, mounted_type};
 use locks::LockManager;
-use management::StateFile as _;
+use management::{StateFile as _, beginning_of};
 use platform::sync::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -43,8 +43,6 @@ use units::{VolumeUuid, shell_word};
 
 /// The file of the state directory with the record.
 const RECORD_FILE: &str = "mounts";
-/// Characters of a strange line that are shown.
-const STRANGE_CHARS_MAX: usize = 80;
 /// Why a mount is missing that was made, and is not there any more.
 pub(super) const ENDED_OUTSIDE: &str = "it was unmounted from outside";
 /// Why a mount of the record was not made as yet.
@@ -106,6 +104,12 @@ struct Held {
 impl Held {
     /// Takes out the mounts that have ended; the caller drops them without the lock.
     fn take_ended(&mut self) -> Vec<Mounted> {
+        // Something that had covered it is gone.
+        let Self { mounted, lingering, .. } = self;
+        let is_back =
+            |one: &mut Mounted| one.mount.is_at_mountpoint() && !mounted.contains_key(&one.place());
+        let back: Vec<Mounted> = lingering.extract_if(.., is_back).collect();
+        mounted.extend(back.into_iter().map(|one| (one.place(), one)));
         let hidden = self.mounted.extract_if(.., |_, one| !one.mount.is_at_mountpoint());
         self.lingering.extend(hidden.map(|(_, mounted)| mounted));
         self.lingering.extract_if(.., |mounted| !mounted.mount.is_mounted()).collect()
@@ -172,11 +176,15 @@ impl Mounts {
         locks: Arc<LockManager>,
     ) -> Self {
         let file = StateFile::new(state_directory, RECORD_FILE);
-        let (record, strange, record_failure) = match file.load() {
+        let found = file.load().and_then(|text| match text {
+            Some(text) if text.is_empty() => Err(io::Error::other("it is empty")),
+            text => Ok(text.unwrap_or_default()),
+        });
+        let (record, strange, record_failure) = match found {
             Ok(text) => {
                 let (record, strange) = mount_record::from_text(&text);
                 if let Some(first) = strange.first() {
-                    let (lines, first) = (strange.len(), beginning(first));
+                    let (lines, first) = (strange.len(), beginning_of(first));
                     tracing::error!(
                         lines,
                         first,
@@ -530,7 +538,7 @@ impl Mounts {
                  made again, and none can be made or ended"
             ));
         }
-        let (count, first) = (held.strange.len(), beginning(held.strange.first()?));
+        let (count, first) = (held.strange.len(), beginning_of(held.strange.first()?));
         Some(format!(
             "the record of mounts, '{RECORD_FILE}' in the state directory, has lines that cannot \
              be read ({count}). They are left as they are, and no mount is made of them. The first \
@@ -584,13 +592,6 @@ impl Mounts {
         let lingering = std::mem::take(&mut held.lingering);
         mounted.into_values().chain(lingering).collect()
     }
-}
-
-/// A strange line as it is shown: its beginning, for a damaged file may be one long line.
-fn beginning(line: &str) -> String {
-    let shown: String = line.chars().take(STRANGE_CHARS_MAX).collect();
-    let rest = if shown.len() < line.len() { "..." } else { "" };
-    format!("{}{rest}", shown.escape_debug())
 }
 
 /// What is said of a record that cannot be read.

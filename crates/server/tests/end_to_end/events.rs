@@ -182,10 +182,21 @@ fn a_file_of_events_that_is_damaged_costs_what_is_damaged() {
         left.iter().map(|event| event["sequence"].as_u64().unwrap()).collect();
     assert!(sequences.is_sorted_by(|one, next| one < next), "{sequences:?}");
     server.stop();
+    let kept = fs::read_to_string(place.path("state/events.damaged")).unwrap();
+    assert!(kept.contains("SERVER_STARTEX"), "{kept}");
     fs::write(&path, [0xff, 0, b'\n', 7]).unwrap();
     let server = place.serve();
     let damaged = event(&place, "EVENTS_DAMAGED");
     assert!(damaged["sequence"].as_u64().unwrap() > 1_000_000_000, "{damaged}");
+    assert_eq!(fs::read(place.path("state/events.damaged")).unwrap(), [0xff, 0, b'\n', 7]);
+    server.stop();
+    // A file of nothing was something once, and so is one of jobs.
+    fs::write(&path, "").unwrap();
+    fs::write(place.path("state/jobs"), "").unwrap();
+    let server = place.serve();
+    assert!(words(&event(&place, "EVENTS_DAMAGED"), "cause").contains("is empty"));
+    let jobs = event(&place, "JOBS_DAMAGED");
+    assert!(words(&jobs, "cause").contains("state/jobs.damaged"), "{jobs}");
     server.stop();
 }
 

@@ -1,11 +1,15 @@
 //! Disks that are zeroed and looked for.
 
 use crate::place::Place;
-use admin_api::{Administration as _, Code, MountCreate, Remote};
+use admin_api::{
+    Administration as _, AggregateDelete, Code, MountCreate, Remote, SnapshotRestore, VolumeDelete,
+};
 use cli::SocketTransport;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::time::Duration;
+
+const WAIT: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_disk_is_zeroed_if_nobody_uses_it() {
@@ -49,7 +53,7 @@ fn regression_a_mountpoint_that_hangs_holds_up_nobody() {
     let asking = std::thread::scope(|scope| {
         let asking = scope.spawn(|| {
             let socket = place.path("state/admin.sock");
-            let node = Remote(SocketTransport::new(&socket, Duration::from_secs(60)));
+            let node = Remote(SocketTransport::new(&socket, WAIT));
             let (volume, mountpoint) = ("home".to_owned(), format!("{at}/within"));
             node.fuse_mount(&MountCreate { volume, mountpoint })
         });
@@ -80,5 +84,47 @@ fn a_disk_shows_where_it_is() {
     place.refused(&["disk", "locate", "d1", "--seconds", "86401"], 2);
     // One that shows itself is free to be used all the same.
     place.ok(&["aggr", "add", "a1", "--disks", "d4", "--group", "0"]);
+    server.stop();
+}
+
+/// Between the question and the answer another administrator may have been at work.
+#[test]
+fn what_would_go_by_now_and_was_not_shown_does_not_go() {
+    let (place, server) = Place::with_volume();
+    let node = Remote(SocketTransport::new(&place.path("state/admin.sock"), WAIT));
+    let create = |name: &str| place.ok(&["snapshot", "create", name]);
+    create("home@mon");
+    create("home@tue");
+    let restore = |dry_run, plan| SnapshotRestore {
+        volume: "home".to_owned(),
+        name: "mon".to_owned(),
+        discard_newer: true,
+        dry_run,
+        plan,
+    };
+    let shown = node.snapshot_restore(&restore(true, None)).unwrap();
+    create("home@wed");
+    let refused = node.snapshot_restore(&restore(false, Some(shown.plan))).unwrap_err();
+    assert_eq!(refused.code, Code::Conflict, "{refused:?}");
+    assert_eq!(place.json(&["snapshot", "list", "home"])["num_records"], 3);
+    let told = place.ok(&["snapshot", "restore", "home@mon", "--discard-newer", "--yes"]);
+    assert!(told.contains("home@tue") && told.contains("home@wed"), "{told}");
+
+    place.refused(&["volume", "create", "v", "--size", "1G", "--owner", "4294967295"], 2);
+    let delete = |dry_run, plan| VolumeDelete { name: "home".to_owned(), dry_run, plan };
+    let shown = node.volume_delete(&delete(true, None)).unwrap();
+    place.ok(&["volume", "delete", "home", "--yes"]);
+    place.ok(&["volume", "create", "home", "--size", "1G"]);
+    let refused = node.volume_delete(&delete(false, Some(shown.plan))).unwrap_err();
+    assert_eq!(refused.code, Code::Conflict, "{refused:?}");
+    let shown = node.volume_delete(&delete(true, None)).unwrap();
+    node.volume_delete(&delete(false, Some(shown.plan))).unwrap();
+
+    let delete =
+        |dry_run, plan| AggregateDelete { name: "a1".to_owned(), force: false, dry_run, plan };
+    let shown = node.aggregate_delete(&delete(true, None)).unwrap();
+    let other = Some("another".to_owned());
+    assert_eq!(node.aggregate_delete(&delete(false, other)).unwrap_err().code, Code::Conflict);
+    node.aggregate_delete(&delete(false, Some(shown.plan))).unwrap();
     server.stop();
 }

@@ -30,7 +30,7 @@ pub(super) fn end_aggregate(life: &mut OperatorLife<'_>) -> Result<(), Finding> 
     empty_aggregate(life)?;
     let delete = |dry_run| {
         let (name, force) = (AGGREGATE.to_owned(), false);
-        Request::AggregateDelete(AggregateDelete { name, force, dry_run })
+        Request::AggregateDelete(AggregateDelete { name, force, dry_run, plan: None })
     };
     life.call(Asked::Request(Box::new(delete(true))))?;
     let step = life.machine.trace.step;
@@ -68,9 +68,9 @@ fn empty_aggregate(life: &mut OperatorLife<'_>) -> Result<(), Finding> {
     let volumes: Vec<String> = life.expected.volumes.keys().cloned().collect();
     for name in volumes {
         let (force, dry_run) = (true, false);
-        let early = AggregateDelete { name: AGGREGATE.to_owned(), force, dry_run };
+        let early = AggregateDelete { name: AGGREGATE.to_owned(), force, dry_run, plan: None };
         life.call(Asked::Request(Box::new(Request::AggregateDelete(early))))?;
-        let delete = VolumeDelete { name, dry_run };
+        let delete = VolumeDelete { name, dry_run, plan: None };
         life.call(Asked::Request(Box::new(Request::VolumeDelete(delete))))?;
     }
     Ok(())

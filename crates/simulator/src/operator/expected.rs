@@ -394,13 +394,19 @@ mod tests {
         }
         let restore = |discard_newer, dry_run| {
             let SnapshotName { volume, name } = snapshot("s2");
-            Request::SnapshotRestore(SnapshotRestore { volume, name, discard_newer, dry_run })
+            Request::SnapshotRestore(SnapshotRestore {
+                volume,
+                name,
+                discard_newer,
+                dry_run,
+                plan: None,
+            })
         };
         assert_eq!(held.after(&restore(false, false)), Err(Code::Conflict));
         assert_eq!(held.after(&restore(true, true)), Ok(held.clone()));
         let restored = held.after(&restore(true, false)).unwrap();
         assert_eq!(restored.volumes["v"].snapshots, ["s1", "s2"]);
-        let delete = VolumeDelete { name: "v".to_owned(), dry_run: false };
+        let delete = VolumeDelete { name: "v".to_owned(), dry_run: false, plan: None };
         assert_eq!(restored.after(&Request::VolumeDelete(delete)), Ok(made));
     }
 }

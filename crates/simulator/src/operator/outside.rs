@@ -233,8 +233,12 @@ pub(super) struct StateFiles {
 }
 
 impl StateFile for TextFile {
-    fn load(&self) -> io::Result<String> {
-        Ok(self.0.lock().clone())
+    fn load(&self) -> io::Result<Option<String>> {
+        Ok(Some(self.0.lock().clone()).filter(|text| !text.is_empty()))
+    }
+
+    fn keep_damaged(&self) -> io::Result<String> {
+        unreachable!("no text is damaged here")
     }
 
     fn store(&self, text: &str) -> io::Result<()> {

@@ -55,7 +55,7 @@ impl Typist<'_> {
             0..16 => Request::VolumeCreate(self.volume_create()),
             16..24 => {
                 let name = self.volume();
-                Request::VolumeDelete(VolumeDelete { name, dry_run: self.is_dry() })
+                Request::VolumeDelete(VolumeDelete { name, dry_run: self.is_dry(), plan: None })
             }
             24..28 => Request::VolumeSet(self.volume_set()),
             28..32 => Request::VolumeResize(self.volume_resize()),
@@ -67,7 +67,12 @@ impl Typist<'_> {
             }
             46..54 => {
                 let (volume, name) = self.snapshot();
-                Request::SnapshotDelete(SnapshotDelete { volume, name, dry_run: self.is_dry() })
+                Request::SnapshotDelete(SnapshotDelete {
+                    volume,
+                    name,
+                    dry_run: self.is_dry(),
+                    plan: None,
+                })
             }
             54..62 => self.restore(),
             62..72 => self.export_add(),
@@ -217,7 +222,13 @@ impl Typist<'_> {
         let volume = self.quiet_volume();
         let name = self.snapshot_of(&volume);
         let (discard_newer, dry_run) = (self.choices.chance(60), self.is_dry());
-        Request::SnapshotRestore(SnapshotRestore { volume, name, discard_newer, dry_run })
+        Request::SnapshotRestore(SnapshotRestore {
+            volume,
+            name,
+            discard_newer,
+            dry_run,
+            plan: None,
+        })
     }
 
     fn client(&mut self) -> Network {

@@ -389,7 +389,10 @@ fn regression_a_record_that_cannot_be_read_is_not_written_over() {
     assert!(refused.to_string().contains("cannot be read"), "{refused}");
     assert!(fs::read_to_string(place.at("mounts")).unwrap() == text, "it is as it was");
     assert!(!place.is_sealed());
+    // It was something once.
     fs::write(place.at("mounts"), "").unwrap();
+    assert!(place.mounts().record_failure().is_some_and(|failure| failure.contains("is empty")));
+    fs::remove_file(place.at("mounts")).unwrap();
     assert_eq!(place.mounts().record_failure(), None);
 }
 

@@ -157,6 +157,15 @@ mod tests {
     }
 
     #[test]
+    fn ids_of_an_earlier_mount_mean_nothing() {
+        let mounted = || NodeTable::new(handle(2, 1, 0), &SystemEntropy);
+        let (first, second) = (mounted(), mounted());
+        let id = first.remember(handle(7, 3, 5));
+        second.remember(handle(7, 3, 6));
+        assert_eq!((id & TABLE_BIT, second.handle(id)), (TABLE_BIT, None));
+    }
+
+    #[test]
     fn inode_numbers_are_the_files_own() {
         assert_eq!(visible_inode(handle(7, 3, 0)), 7);
         assert_ne!(visible_inode(handle(7, 3, 1)), visible_inode(handle(7, 3, 2)));

@@ -9,14 +9,14 @@ use crate::convert::Validity;
 use crate::device::Device;
 use crate::request::{Buffer, Request};
 use file_service::memory::{MemoryFileSystem, VolumeOptions};
-use file_service::{FsError, Hold};
+use file_service::{FileHandle, FsError, Hold};
 use locks::{Limits, LockManager};
 use platform::Clock;
 use proptest::prelude::*;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use units::Timestamp;
+use units::{SnapshotId, Timestamp};
 use zerocopy::{FromBytes, IntoBytes};
 
 struct FixedClock;
@@ -307,6 +307,39 @@ fn regression_a_removed_directory_is_there_until_it_is_forgotten() {
     kernel.ask(opcode::MKDIR, third, &[&[0; 8], b"d\0"]).unwrap();
     assert_eq!(kernel.ask(opcode::RMDIR, 1, &[b"b\0"]), Err(FsError::NotEmpty.errno()));
     assert_eq!(links(third), Ok(3));
+}
+
+/// The kernel sends no OPEN for a FIFO: one that was removed in use was stale.
+#[test]
+fn regression_a_removed_fifo_is_there_until_it_is_forgotten() {
+    const FIFO: u32 = 0o010_644;
+    let kernel = Kernel::new();
+    let arguments = abi::MakeNodeIn { mode: FIFO, ..abi::MakeNodeIn::default() };
+    let body = kernel.ask(opcode::MKNOD, 1, &[arguments.as_bytes(), b"p\0"]).unwrap();
+    let fifo = EntryOut::read_from_bytes(&body).unwrap().node;
+    let links = |node| {
+        let body = kernel.ask(opcode::GETATTR, node, &[])?;
+        Ok(AttrOut::read_from_bytes(&body).unwrap().attr.links)
+    };
+    assert_eq!(links(fifo), Ok(1));
+    kernel.ask(opcode::UNLINK, 1, &[b"p\0"]).unwrap();
+    assert_eq!(links(fifo), Ok(0));
+    kernel.send(&request(opcode::FORGET, fifo, 1_u64.as_bytes()));
+    assert_eq!(links(fifo), Err(FsError::Stale.errno()));
+}
+
+/// Stores through a mapping of it were lost.
+#[test]
+fn regression_a_file_of_a_snapshot_is_not_opened_for_writing() {
+    let kernel = Kernel::new();
+    let root = crate::root_of("home", kernel.service.as_ref()).unwrap();
+    let image = FileHandle { snapshot: SnapshotId(5), ..root.handle };
+    let node = kernel.server.as_ref().unwrap().nodes.remember(image);
+    let open = |flags: u32| kernel.ask(opcode::OPEN, node, &[&flags.to_le_bytes(), &[0; 4]]);
+    for flags in [1, 2] {
+        assert_eq!(open(flags), Err(FsError::ReadOnly.errno()));
+    }
+    assert_ne!(open(0), Err(FsError::ReadOnly.errno()));
 }
 
 /// Locks of an open file (`F_OFD_SETLK`) were held for ever: no FLUSH and no RELEASE names their

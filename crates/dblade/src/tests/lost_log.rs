@@ -184,6 +184,36 @@ fn dies_after(
     is_over
 }
 
+/// A start that made a new log and died has the notes of its stripes there. The old log counts no
+/// more, should it be there again: it has none of them.
+#[test]
+fn regression_an_old_log_that_is_there_again_is_not_the_one_in_use() {
+    let first = node(RaidKind::Raid4);
+    let world = first.world.clone();
+    stop(&first);
+    let log = |at| world.read_block("log", at).unwrap();
+    let old: Vec<Block> = (0..1412).map(|at| Block::clone(&log(at))).collect();
+    lose(&world, Loss::Blank);
+    let image = world.snapshot();
+    let (mut steps, mut refused) = (0, 0);
+    loop {
+        let is_over = die_after(&world, &image, steps);
+        (0..).zip(&old).for_each(|(at, block)| world.write_block("log", at, block));
+        let node = Node::start(&world);
+        match open_with(&node, LostLog::Refused) {
+            Ok(recovery) => assert!(recovery.clean, "after {steps} steps: {recovery:?}"),
+            Err(_) => refused += 1,
+        }
+        node.engine.halt();
+        world.power_cut();
+        if is_over {
+            break;
+        }
+        steps += 1;
+    }
+    assert!(refused > 0);
+}
+
 /// The superblock said that the log is not needed until the first consistency point had committed,
 /// though that notes in the log which stripes it writes.
 #[test]

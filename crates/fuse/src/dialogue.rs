@@ -10,6 +10,7 @@ use crate::abi::OutHeader;
 use crate::convert::Validity;
 use crate::device::Device;
 use crate::request::{Buffer, Request};
+use crate::request_memory::RequestBuffer;
 use crate::server::Server;
 use crate::session::{answer_init, transfer_bytes};
 use file_service::{FileHandle, FileService};
@@ -94,5 +95,5 @@ impl Dialogue {
 }
 
 fn buffer(request: &[u8]) -> Buffer {
-    Arc::new(request.to_vec().into_boxed_slice())
+    Arc::new(RequestBuffer::from(request.to_vec()))
 }

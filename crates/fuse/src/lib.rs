@@ -44,6 +44,7 @@ mod privileged;
 mod removed;
 mod reply;
 mod request;
+mod request_memory;
 mod server;
 mod session;
 #[cfg(test)]
@@ -56,6 +57,7 @@ use file_service::{Caller, Entry, FileService, FsError, calls};
 use kernel_mount::Looked;
 use locks::LockManager;
 use platform::thread::{self, JoinHandle};
+use request_memory::MountMemory;
 use server::Server;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -65,6 +67,7 @@ use unsettled::Unsettled;
 
 pub use kernel_mount::{detach_dead, mounted_type};
 pub use mount_error::MountError;
+pub use request_memory::RequestMemory;
 
 /// Most event loops: more than this many processors do not pay for their buffers here, since a
 /// loop only starts requests.
@@ -73,10 +76,12 @@ const THREADS_MAX: usize = 8;
 const THREADS_MIN: usize = 2;
 /// How long names and attributes are believed by default. Half of what NFS clients take at least
 /// (three seconds) would do; a second saves nearly all repeated requests of a busy program.
+/// Memory for writes under way, where nobody says how much there is.
+const REQUEST_BYTES_DEFAULT: usize = 64 << 20;
 const CACHE_TIME_DEFAULT: Duration = Duration::from_secs(1);
 
 /// What to mount, where and how.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone)]
 pub struct MountOptions {
     /// The volume's name.
     pub volume: String,
@@ -95,6 +100,8 @@ pub struct MountOptions {
     pub allow_privileged_files: bool,
     /// Whether the mount refuses changes.
     pub read_only: bool,
+    /// Memory for writes under way, shared with other mounts.
+    pub request_memory: Arc<RequestMemory>,
 }
 
 impl MountOptions {
@@ -108,6 +115,7 @@ impl MountOptions {
             allow_other: None,
             allow_privileged_files: false,
             read_only: false,
+            request_memory: RequestMemory::new(REQUEST_BYTES_DEFAULT),
         }
     }
 }
@@ -243,11 +251,13 @@ impl FuseMount {
             devices.push(device.sibling().map_or_else(|_| Arc::clone(device), Arc::new));
         }
         self.connection = number.map(|number| Connection::new(number, &devices));
+        let shared = Arc::clone(&options.request_memory);
+        let memory = MountMemory::new(shared, session::buffer_bytes(transfer_bytes), devices.len());
         for (number, device) in devices.into_iter().enumerate() {
-            let server = Arc::clone(server);
+            let (server, memory) = (Arc::clone(server), Arc::clone(&memory));
             let body = move || {
                 let _guard = EndProcessOnPanic;
-                session::serve(&server, &device, transfer_bytes)
+                session::serve(&server, &device, &memory)
             };
             self.loops.push(thread::spawn(&format!("fuse-{number}"), body)?);
         }

@@ -6,12 +6,13 @@ use crate::abi::InHeader;
 use crate::device::Device;
 use crate::errno::Errno;
 use crate::reply::Reply;
+use crate::request_memory::RequestBuffer;
 use bytes::Bytes;
 use std::sync::Arc;
 use zerocopy::FromBytes;
 
 /// What requests are read into; shared with the payload of a write for as long as that lives.
-pub(crate) type Buffer = Arc<Box<[u8]>>;
+pub(crate) type Buffer = Arc<RequestBuffer>;
 
 /// Payloads up to here are copied out of the buffer. A larger one keeps the buffer, and if the
 /// backend holds on to it the event loop needs a new one, which costs more than copying this much.

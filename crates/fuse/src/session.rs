@@ -6,7 +6,8 @@
 use crate::abi::{self, InitIn, InitOut, init, opcode};
 use crate::device::{Device, Received};
 use crate::errno::Errno;
-use crate::request::{Buffer, Request};
+use crate::request::Request;
+use crate::request_memory::{MountMemory, RequestBuffer};
 use crate::server::Server;
 use std::io;
 use std::sync::Arc;
@@ -49,8 +50,9 @@ const REQUIRED: u64 = init::POSIX_ACL;
 /// What is asked for, too, where locks are shared with other front ends.
 const LOCK_FEATURES: u64 = init::POSIX_LOCKS | init::FLOCK_LOCKS;
 
-fn new_buffer(transfer_bytes: u32) -> Buffer {
-    Arc::new(vec![0; transfer_bytes as usize + REQUEST_HEAD_BYTES].into_boxed_slice())
+/// Bytes of a buffer for requests of a mount with transfers of this size.
+pub(crate) const fn buffer_bytes(transfer_bytes: u32) -> usize {
+    transfer_bytes as usize + REQUEST_HEAD_BYTES
 }
 
 /// Largest read and write of a mount whose service does not take more than `service_bytes_max` at
@@ -90,7 +92,7 @@ pub(crate) fn negotiate(
 
 /// Answers the kernel's INIT; what was agreed on.
 pub(crate) fn handshake(device: &Arc<Device>, transfer_bytes: u32, locks: bool) -> io::Result<u64> {
-    let mut buffer = new_buffer(transfer_bytes);
+    let mut buffer = Arc::new(RequestBuffer::from(vec![0; buffer_bytes(transfer_bytes)]));
     loop {
         let Some(bytes) = Arc::get_mut(&mut buffer) else { unreachable!("nothing shares it yet") };
         let length = match device.receive(bytes)? {
@@ -134,13 +136,13 @@ pub(crate) fn answer_init(
 pub(crate) fn serve(
     server: &Arc<Server>,
     device: &Arc<Device>,
-    transfer_bytes: u32,
+    memory: &Arc<MountMemory>,
 ) -> io::Result<()> {
-    let mut buffer = new_buffer(transfer_bytes);
+    let mut buffer = Arc::new(memory.first());
     loop {
         if Arc::get_mut(&mut buffer).is_none() {
             // A write's payload is still in use: leave it the buffer.
-            buffer = new_buffer(transfer_bytes);
+            buffer = Arc::new(memory.another());
         }
         let Some(bytes) = Arc::get_mut(&mut buffer) else { unreachable!("shared with nobody") };
         match device.receive(bytes)? {

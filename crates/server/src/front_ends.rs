@@ -20,6 +20,7 @@ use crate::state_file::StateFile;
 use admin_api::{AdminError, Code, ExportRule, Listener, MountCreate, MountInfo, MountRemove};
 use exports::ExportTable;
 use file_service::{FileService, HandleKey};
+use fuse::RequestMemory;
 use kept_mounts::KeptMounts;
 use locks::{Limits, LockManager};
 use management::{LockListTrouble, Refused};
@@ -87,7 +88,9 @@ impl FrontEnds {
         let operations = Arc::new(measured::operations(shares.meter_bytes));
         let counting = (&operations, &clock);
         let of_mounts = Arc::new(Measured::new(Arc::clone(&service), Protocol::Fuse, counting));
-        let mounts = Mounts::new(&config.state_directory, of_mounts, Arc::clone(&locks));
+        let request_memory = RequestMemory::new(shares.mount_bytes as usize);
+        let shared = (Arc::clone(&locks), request_memory);
+        let mounts = Mounts::new(&config.state_directory, of_mounts, shared);
         Self {
             service,
             locks,

@@ -4,7 +4,7 @@
 //! included. Nearly all of it is blocks, and those are packed by an allocator of their own and
 //! counted exactly ([`BlockAllocator`]): the buffer cache takes what the others leave. What is not
 //! blocks has a share and bounds that keep it there: clean inodes, changed ones, log, connections
-//! with their calls and replies under way, the locks of clients.
+//! with their calls and replies under way, writes of mounts under way, the locks of clients.
 //!
 //! Invariants: the shares and the fixed part together are the cap; what one does not use is not
 //! lent to another, so that no moment finds more in use than there is.
@@ -29,6 +29,10 @@ const FIXED_BYTES: u64 = 22 << 20;
 const FRONT_END_SHARE: u64 = 8;
 /// And its bounds: a few of the largest transfers, and more than a fast network needs.
 const FRONT_END_BYTES: (u64, u64) = (6 << 20, 128 << 20);
+/// The share of the cap for large writes of mounts on this machine that are under way.
+const MOUNT_SHARE: u64 = 32;
+/// And its bounds: two of the largest, and more than disks do at once.
+const MOUNT_BYTES: (u64, u64) = (5 << 19, 64 << 20);
 /// The share of the cap for the locks of clients.
 const LOCK_SHARE: u64 = 32;
 /// And its bounds: locks of a few thousand programs, and all that the lock manager counts to.
@@ -55,6 +59,8 @@ pub(crate) struct Shares {
     pub engine_bytes: u64,
     /// Connections, calls and replies of network protocols.
     pub front_end_bytes: u64,
+    /// Large writes of mounts under way.
+    pub mount_bytes: u64,
     /// Locks of all front ends.
     pub lock_bytes: u64,
     /// Numbers of operations, by volume.
@@ -66,13 +72,16 @@ impl Shares {
     pub(crate) fn of(cap_bytes: u64) -> Self {
         let (least, most) = FRONT_END_BYTES;
         let front_end_bytes = (cap_bytes / FRONT_END_SHARE).clamp(least, most);
+        let (least, most) = MOUNT_BYTES;
+        let mount_bytes = (cap_bytes / MOUNT_SHARE).clamp(least, most);
         let (least, most) = LOCK_BYTES;
         let lock_bytes = (cap_bytes / LOCK_SHARE).clamp(least, most);
         let (least, most) = METER_BYTES;
         let meter_bytes = (cap_bytes / METER_SHARE).clamp(least, most);
         let rest = cap_bytes.saturating_sub(FIXED_BYTES + cap_bytes / LOSS_SHARE);
-        let engine_bytes = rest.saturating_sub(front_end_bytes + lock_bytes + meter_bytes);
-        Self { engine_bytes, front_end_bytes, lock_bytes, meter_bytes }
+        let others = front_end_bytes + mount_bytes + lock_bytes + meter_bytes;
+        let engine_bytes = rest.saturating_sub(others);
+        Self { engine_bytes, front_end_bytes, mount_bytes, lock_bytes, meter_bytes }
     }
 }
 
@@ -131,7 +140,8 @@ mod tests {
     fn shares_are_within_the_cap() {
         for cap in [MEMORY_BYTES_MIN, 128 << 20, 1 << 30, 64 << 30] {
             let shares = Shares::of(cap);
-            let protocols = shares.front_end_bytes + shares.lock_bytes + shares.meter_bytes;
+            let front_ends = shares.front_end_bytes + shares.mount_bytes;
+            let protocols = front_ends + shares.lock_bytes + shares.meter_bytes;
             let sum = shares.engine_bytes + protocols + FIXED_BYTES + cap / LOSS_SHARE;
             assert_eq!(sum, cap);
             assert!(shares.engine_bytes >= cap / 3, "{cap}: {shares:?}");

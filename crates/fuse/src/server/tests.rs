@@ -8,6 +8,7 @@ use crate::abi::{
 use crate::convert::Validity;
 use crate::device::Device;
 use crate::request::{Buffer, Request};
+use crate::request_memory::RequestBuffer;
 use file_service::memory::{MemoryFileSystem, VolumeOptions};
 use file_service::{FileHandle, FsError, Hold};
 use locks::{Limits, LockManager};
@@ -59,7 +60,7 @@ impl Kernel {
     }
 
     fn send(&self, bytes: &[u8]) {
-        let buffer: Buffer = Arc::new(bytes.to_vec().into_boxed_slice());
+        let buffer: Buffer = Arc::new(RequestBuffer::from(bytes.to_vec()));
         if let Some(request) = Request::parse(&buffer, bytes.len(), &self.device) {
             self.server.as_ref().unwrap().dispatch(request);
         }

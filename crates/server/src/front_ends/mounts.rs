@@ -30,7 +30,9 @@ use super::mountpoint::{Before, Below};
 use crate::state_file::StateFile;
 use admin_api::{AdminError, Code, MountCreate, MountInfo, MountRemove};
 use file_service::{FileService, FsError};
-use fuse::{FuseMount, MountError, MountOptions, PreparedMount, detach_dead, mounted_type};
+use fuse::{
+    FuseMount, MountError, MountOptions, PreparedMount, RequestMemory, detach_dead, mounted_type,
+};
 use locks::LockManager;
 use management::{StateFile as _, beginning_of};
 use platform::sync::Mutex;
@@ -75,6 +77,8 @@ impl Mounted {
 pub(crate) struct Mounts {
     service: Arc<dyn FileService>,
     locks: Arc<LockManager>,
+    /// For writes under way of all mounts.
+    request_memory: Arc<RequestMemory>,
     held: Mutex<Held>,
     /// The record on disk. Whoever changes the record has it until it is written.
     file: Mutex<StateFile>,
@@ -173,7 +177,7 @@ impl Mounts {
     pub(crate) fn new(
         state_directory: &Path,
         service: Arc<dyn FileService>,
-        locks: Arc<LockManager>,
+        (locks, request_memory): (Arc<LockManager>, Arc<RequestMemory>),
     ) -> Self {
         let file = StateFile::new(state_directory, RECORD_FILE);
         let found = file.load().and_then(|text| match text {
@@ -204,7 +208,7 @@ impl Mounts {
         let failed = untried.collect();
         let held = Held { record, strange, record_failure, failed, ..Held::default() };
         let held = Mutex::new(held);
-        Self { service, locks, held, file: Mutex::new(file) }
+        Self { service, locks, request_memory, held, file: Mutex::new(file) }
     }
 
     /// Mounts a volume.
@@ -221,7 +225,9 @@ impl Mounts {
         let ended = self.held.lock().take_ended();
         drop(ended);
         self.open_up(mountpoint);
+        let request_memory = Arc::clone(&self.request_memory);
         let options = MountOptions::new(volume.clone(), mountpoint.clone());
+        let options = MountOptions { request_memory, ..options };
         let prepared = PreparedMount::new(options, Arc::clone(&self.service));
         let mounted = prepared.map_err(|error| refused(request, &error)).and_then(|prepared| {
             let place = prepared.mountpoint().to_str().map(str::to_owned);

@@ -5,6 +5,7 @@ use super::super::mounts::{ENDED_OUTSIDE, HANGS, NOT_TRIED, unseal};
 use super::*;
 use file_service::FileService;
 use file_service::memory::{MemoryFileSystem, VolumeOptions};
+use fuse::RequestMemory;
 use locks::LockManager;
 use platform::linux::SystemClock;
 use std::fs::{self, File, OpenOptions};
@@ -54,7 +55,8 @@ impl Place {
     fn plain_mounts(&self) -> Mounts {
         let limits = locks::Limits::default();
         let locks = LockManager::new(Arc::new(SystemClock), limits);
-        Mounts::new(&self.at(""), Arc::clone(&self.service), Arc::new(locks))
+        let shared = (Arc::new(locks), RequestMemory::new(8 << 20));
+        Mounts::new(&self.at(""), Arc::clone(&self.service), shared)
     }
 
     fn request(&self, volume: &str) -> MountCreate {

@@ -230,7 +230,10 @@ impl Connection {
 
     fn credit(&self, state: &mut State, bytes: usize) {
         state.charged_bytes -= bytes;
-        self.account.give_back(bytes);
+        // Nothing makes no room: readers that wait would wake each other in a ring.
+        if bytes > 0 {
+            self.account.give_back(bytes);
+        }
     }
 
     fn is_full(&self, state: &State) -> bool {

@@ -1,6 +1,7 @@
 //! Accounts of memory, without connections.
 
 use super::*;
+use crate::connection::{Connection, Outlet};
 use platform::thread::spawn;
 
 const NODE: usize = 1 << 20;
@@ -101,5 +102,22 @@ fn a_wait_that_is_over_ends() {
     client.wait(1, &waker, || true);
     waker.wake();
     client.wait(1, &waker, || false);
+    assert_eq!(client.waiting(), 0);
+}
+
+/// Readers that waited for memory woke each other in a ring, for as long as they waited: each let
+/// go of its connection's writer before it waited again, and gave back nothing.
+#[test]
+fn regression_who_gives_back_nothing_wakes_nobody() {
+    let node = node();
+    let client = Account::of_client(&node);
+    client.take(NODE / 2, Use::Call).unwrap();
+    client.queue.lock().push_back(Arc::default());
+    client.waiting.store(1, Ordering::SeqCst);
+    let connection = Connection::new(0, Outlet::Memory(Mutex::default()), Arc::clone(&client));
+    assert!(connection.hold());
+    connection.release();
+    assert_eq!(client.waiting(), 1);
+    client.give_back(1);
     assert_eq!(client.waiting(), 0);
 }

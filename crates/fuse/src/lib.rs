@@ -76,9 +76,9 @@ const THREADS_MAX: usize = 8;
 const THREADS_MIN: usize = 2;
 /// How long names and attributes are believed by default. Half of what NFS clients take at least
 /// (three seconds) would do; a second saves nearly all repeated requests of a busy program.
+const CACHE_TIME_DEFAULT: Duration = Duration::from_secs(1);
 /// Memory for writes under way, where nobody says how much there is.
 const REQUEST_BYTES_DEFAULT: usize = 64 << 20;
-const CACHE_TIME_DEFAULT: Duration = Duration::from_secs(1);
 
 /// What to mount, where and how.
 #[derive(Clone)]

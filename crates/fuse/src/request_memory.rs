@@ -6,16 +6,21 @@
 //! where too many are kept; the kernel keeps the requests meanwhile.
 //!
 //! Invariants:
-//! - Buffers that loops took beside their first have at most the bytes of [`RequestMemory::new`],
-//!   but for as many buffers in each mount as it has loops: a mount whose service hangs, and that
-//!   has all the room, does not stop the others.
-//! - A mount takes at most half of the room.
+//! - Buffers of writes have at most the bytes of [`RequestMemory::new`], and those of one mount half
+//!   of that; but for two buffers that each loop may have in any case, its first and another one. So
+//!   a mount whose service hangs, and that has all the room, does not stop the others.
+//! - A loop that waits has no buffer: it would wait for itself.
 //!
-//! Fails: by waiting. Who waits goes on when a write of its mount, or of another, is done.
+//! Fails: by waiting. Who waits goes on when a write of its mount, or of another, is done, and gives
+//! up when the connection to the kernel has ended.
 
 use platform::sync::{Condvar, Mutex};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How often a loop that waits looks whether the connection to the kernel has ended.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// See the module.
 pub struct RequestMemory {
@@ -52,24 +57,42 @@ impl MountMemory {
         RequestBuffer::from(vec![0; self.buffer_bytes])
     }
 
-    /// Another one. Waits until there is room.
-    pub(crate) fn another(self: &Arc<Self>) -> RequestBuffer {
+    /// A buffer for the next request: this one, unless a write has it still. Then waits until there
+    /// is room for another one; none if it is over.
+    pub(crate) fn next(
+        self: &Arc<Self>,
+        mut buffer: Arc<RequestBuffer>,
+        is_over: impl Fn() -> bool,
+    ) -> Option<Arc<RequestBuffer>> {
+        if Arc::get_mut(&mut buffer).is_some() {
+            return Some(buffer);
+        }
+        drop(buffer);
+        self.another(is_over).map(Arc::new)
+    }
+
+    fn another(self: &Arc<Self>, is_over: impl Fn() -> bool) -> Option<RequestBuffer> {
         let RequestMemory { bytes_max, used, freed } = &*self.memory;
         let mut all = used.lock();
         loop {
             let own = *self.used.lock();
             let is_least = own < self.loops * self.buffer_bytes;
-            let fits = *all + self.buffer_bytes <= *bytes_max && own < bytes_max / 2;
+            let fits =
+                *all + self.buffer_bytes <= *bytes_max && own + self.buffer_bytes <= bytes_max / 2;
             if is_least || fits {
                 break;
             }
-            freed.wait(&mut all);
+            if is_over() {
+                return None;
+            }
+            // Nobody tells of an end.
+            freed.wait_for(&mut all, LOOK_INTERVAL);
         }
         *all += self.buffer_bytes;
         *self.used.lock() += self.buffer_bytes;
         drop(all);
         let charge = Some(Arc::clone(self));
-        RequestBuffer { bytes: vec![0; self.buffer_bytes].into_boxed_slice(), charge }
+        Some(RequestBuffer { bytes: vec![0; self.buffer_bytes].into_boxed_slice(), charge })
     }
 
     fn give_back(&self, bytes: usize) {
@@ -129,15 +152,18 @@ mod tests {
         let memory = RequestMemory::new(8 * BYTES);
         let mount = || MountMemory::new(Arc::clone(&memory), BYTES, 1);
         let (greedy, other, last) = (mount(), mount(), mount());
-        let kept: Vec<RequestBuffer> = (0..4).map(|_| greedy.another()).collect();
+        let take = |mount: &Arc<MountMemory>| mount.another(|| false).unwrap();
+        let kept: Vec<RequestBuffer> = (0..4).map(|_| take(&greedy)).collect();
         let (taken, waits) = channel();
         let same = Arc::clone(&greedy);
-        let waiting = spawn("waits", move || taken.send(same.another().len()).unwrap()).unwrap();
-        let others: Vec<RequestBuffer> = (0..4).map(|_| other.another()).collect();
+        let wait = move || taken.send(same.another(|| false).unwrap().len()).unwrap();
+        let waiting = spawn("waits", wait).unwrap();
+        let others: Vec<RequestBuffer> = (0..4).map(|_| take(&other)).collect();
         assert_eq!(*memory.used.lock(), 8 * BYTES);
         // The room is used up, and a mount that has none of it gets a buffer all the same.
-        drop(last.another());
+        drop(take(&last));
         assert!(waits.try_recv().is_err());
+        assert!(greedy.another(|| true).is_none(), "the connection has ended");
         drop(others);
         assert!(waits.try_recv().is_err(), "it has half");
         drop(kept);
@@ -150,9 +176,42 @@ mod tests {
         let memory = RequestMemory::new(0);
         let mount = MountMemory::new(Arc::clone(&memory), BYTES, 2);
         let first = [mount.first(), mount.first()];
-        let more = [mount.another(), mount.another()];
+        let more = [mount.another(|| false), mount.another(|| false)];
         assert_eq!(*memory.used.lock(), 2 * BYTES);
         drop((first, more));
+        assert_eq!(*memory.used.lock(), 0);
+    }
+
+    /// A loop that waited with its last buffer in hand kept the room that it waited for.
+    #[test]
+    fn regression_loops_that_wait_go_on_when_their_writes_are_done() {
+        const LOOPS: usize = 4;
+        const WRITES: usize = 50;
+        let memory = RequestMemory::new(0);
+        let mount = MountMemory::new(Arc::clone(&memory), BYTES, LOOPS);
+        let (written, writes) = channel();
+        let serve = |number: usize| {
+            let (mount, written) = (Arc::clone(&mount), written.clone());
+            let body = move || {
+                let mut buffer = Arc::new(mount.first());
+                for _ in 0..WRITES {
+                    buffer = mount.next(buffer, || false).unwrap();
+                    // The payload of a write.
+                    written.send(Arc::clone(&buffer)).unwrap();
+                }
+            };
+            spawn(&format!("loop-{number}"), body).unwrap()
+        };
+        let loops: Vec<_> = (0..LOOPS).map(serve).collect();
+        // All loops wait when the first buffers and as many more as there are loops are under way;
+        // from then on whenever these are.
+        let batches = std::iter::once(2 * LOOPS).chain(std::iter::repeat_n(LOOPS, WRITES - 2));
+        for batch in batches {
+            let payload = || writes.recv_timeout(Duration::from_secs(60)).expect("they wait");
+            let under_way: Vec<_> = (0..batch).map(|_| payload()).collect();
+            drop(under_way);
+        }
+        loops.into_iter().for_each(|running| running.join().unwrap());
         assert_eq!(*memory.used.lock(), 0);
     }
 }

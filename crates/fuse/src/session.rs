@@ -140,10 +140,9 @@ pub(crate) fn serve(
 ) -> io::Result<()> {
     let mut buffer = Arc::new(memory.first());
     loop {
-        if Arc::get_mut(&mut buffer).is_none() {
-            // A write's payload is still in use: leave it the buffer.
-            buffer = Arc::new(memory.another());
-        }
+        // A write's payload that is still in use keeps its buffer.
+        let Some(next) = memory.next(buffer, || !device.is_connected()) else { return Ok(()) };
+        buffer = next;
         let Some(bytes) = Arc::get_mut(&mut buffer) else { unreachable!("shared with nobody") };
         match device.receive(bytes)? {
             Received::Nothing => {}

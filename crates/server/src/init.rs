@@ -10,6 +10,8 @@ use crate::directory::{DirectoryOwner, make_directory};
 use admin_api::{AdminError, Code};
 use cli::arguments::{CONFIG_PATH, DevelopmentDisks, InitArguments, Options};
 use cli::output::Output;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 use server::config::{Config, JOURNAL_BYTES_DEFAULT, MEMORY_BYTES_DEFAULT, STATE_DIRECTORY};
 use server::hostname::hostname;
 use std::fs::{self, OpenOptions};
@@ -177,6 +179,17 @@ fn make_disks(
     Ok(())
 }
 
+/// Renames a file to a name that is free.
+fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // Not every file system knows how.
+        Err(Errno::INVAL | Errno::NOSYS) => fs::hard_link(from, to).map(|()| {
+            let _ = fs::remove_file(from);
+        }),
+        renamed => Ok(renamed?),
+    }
+}
+
 fn there_is_one(config_path: &Path) -> AdminError {
     let shown = config_path.display().to_string();
     AdminError::new(Code::Conflict, "cannot write the configuration", shown)
@@ -220,7 +233,7 @@ fn write(
             match replace {
                 true => fs::rename(&beside, path),
                 // Fails if there is one by now, which another 'stroop init' may have written.
-                false => fs::hard_link(&beside, path).and_then(|()| fs::remove_file(&beside)),
+                false => rename_to_new(&beside, path),
             }
         });
     written.map_err(|error| {

@@ -7,7 +7,8 @@
 //! with their calls and replies under way, writes of mounts under way, the locks of clients.
 //!
 //! Invariants: the shares and the fixed part together are the cap; what one does not use is not
-//! lent to another, so that no moment finds more in use than there is.
+//! lent to another, so that no moment finds more in use than there is. Not counted are two buffers
+//! for each event loop of each mount.
 //!
 //! Fails: below `server::config::MEMORY_BYTES_MIN` the configuration is refused.
 

@@ -219,10 +219,10 @@ impl Node {
         if let Some(mut nfs) = nfs {
             nfs.stop();
         }
-        // A consistency point that a tick begins now would only undo the mark of a clean stop.
+        // Ticks would look at aggregates that are being stopped.
         threads.stop_ticking();
         let stopped = management.stop();
-        // Messages that wait for an aggregate which has failed would wait for ever.
+        // Messages that wait for an aggregate which has failed, or was stopped, would wait for ever.
         let has_failed = engine.aggregates().iter().any(|held| held.is_failed());
         let halt = stopped.is_err() || has_failed || engine.is_closing();
         threads.stop(halt);

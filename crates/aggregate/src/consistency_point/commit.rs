@@ -263,12 +263,15 @@ impl Commit<'_, '_> {
         let Self { aggregate, facts, .. } = self;
         aggregate.statistics.consistency_points.fetch_add(1, Ordering::Relaxed);
         aggregate.wake_for_room();
-        facts.running.drain(..).for_each(|done| done(Ok(())));
         // Another one would write stripes behind a superblock that says clean. A crash in it leaves
         // them half written, and their notes in a log that nobody looks for after a clean stop.
-        match aggregate.parts.log.is_closed() {
-            true => aggregate.halt(),
-            false => aggregate.start_consistency_point(),
+        let is_last = aggregate.parts.log.is_closed();
+        if is_last {
+            aggregate.halt();
+        }
+        facts.running.drain(..).for_each(|done| done(Ok(())));
+        if !is_last {
+            aggregate.start_consistency_point();
         }
         ControlFlow::Continue(())
     }

@@ -60,18 +60,21 @@ impl Events {
         let (record, damaged) = match file.load() {
             Ok(None) => (Record::empty(1), None),
             Ok(Some(text)) if text.is_empty() => {
-                (Record::empty(next_min), Some("the file of events is empty".to_owned()))
+                let cause = "the file of events is empty; the events of before are lost";
+                (Record::empty(next_min), Some(cause.to_owned()))
             }
             Ok(Some(text)) => {
                 let (record, lines) = stored::parse(&text, next_min);
                 let cause = format!("{lines} entries of the file of events are damaged, and lost");
                 (record, (lines > 0).then_some(cause))
             }
-            Err(error) => (Record::empty(next_min), Some(error.to_string())),
+            Err(error) => {
+                let cause = format!("{error}; the events of before are lost");
+                (Record::empty(next_min), Some(cause))
+            }
         };
         // Before the first look writes it anew.
-        let damaged = damaged
-            .map(|cause| format!("{cause}; the events of before are lost; {}", keep_aside(&*file)));
+        let damaged = damaged.map(|cause| format!("{cause}; {}", keep_aside(&*file)));
         let listed_below = AtomicU64::new(record.ring.next());
         let keeper = Keeper::new(record, file, Arc::clone(&node.unwritten));
         let events =

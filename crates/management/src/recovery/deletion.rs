@@ -60,7 +60,7 @@ impl Recovery {
         // Whoever holds it keeps its disks open.
         let served = doomed.served.take().map(|aggregate| aggregate.filling());
         let Doomed { identity, name, .. } = &doomed;
-        let plan = identity.to_string();
+        let plan = format!("{identity}:{}", doomed.volumes.join(","));
         Removal::check_plan(MESSAGE, name, &plan, wanted.plan.as_deref())?;
         // One on its own disks goes with them.
         let has_journal = self.has_journal(*identity);

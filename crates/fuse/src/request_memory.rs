@@ -6,12 +6,12 @@
 //! where too many are kept; the kernel keeps the requests meanwhile.
 //!
 //! Invariants:
-//! - Buffers of writes have at most the bytes of [`RequestMemory::new`], and those of one mount half
-//!   of that; but for two buffers that each loop may have in any case, its first and another one. So
-//!   a mount whose service hangs, and that has all the room, does not stop the others.
+//! - Buffers of writes have at most the bytes of [`RequestMemory::new`], and those of one mount
+//!   half of that; but for two buffers that each loop may have in any case, its first and another
+//!   one. So a mount whose service hangs, and that has all the room, does not stop the others.
 //! - A loop that waits has no buffer: it would wait for itself.
 //!
-//! Fails: by waiting. Who waits goes on when a write of its mount, or of another, is done, and gives
+//! Fails: by waiting. Who waits goes on when a write of its mount, or of another, is done. It gives
 //! up when the connection to the kernel has ended.
 
 use platform::sync::{Condvar, Mutex};

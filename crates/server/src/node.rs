@@ -222,7 +222,7 @@ impl Node {
         // Ticks would look at aggregates that are being stopped.
         threads.stop_ticking();
         let stopped = management.stop();
-        // Messages that wait for an aggregate which has failed, or was stopped, would wait for ever.
+        // Messages that wait for an aggregate which failed, or was stopped, would wait for ever.
         let has_failed = engine.aggregates().iter().any(|held| held.is_failed());
         let halt = stopped.is_err() || has_failed || engine.is_closing();
         threads.stop(halt);

@@ -42,9 +42,9 @@ impl Aggregate {
         }
     }
 
-    /// Takes the aggregate out of service because it was stopped, behind its last consistency point,
-    /// or because it is deleted. Nobody wants another one: one that is under way ends where it is,
-    /// as in a failure. So nobody waits for a disk or a log that hangs.
+    /// Takes the aggregate out of service because it was stopped, behind its last consistency
+    /// point, or because it is deleted. Nobody wants another one: one that is under way ends where
+    /// it is, as in a failure. So nobody waits for a disk or a log that hangs.
     pub fn halt(self: &Arc<Self>) {
         self.end_service(AggregateError::Stopping);
     }

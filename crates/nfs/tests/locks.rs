@@ -134,7 +134,9 @@ impl Setup {
         let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let listening = DatagramServer::start(free, Arc::clone(&programs)).unwrap();
         *programs.port.lock() = free.port();
-        let (ledger, clock) = (Arc::<Mutex<String>>::default(), Arc::<Shifted>::default());
+        // A first start would take its state from the clock.
+        let ledger = Arc::new(Mutex::new("stroop locks 1\nstate 0\n".to_owned()));
+        let clock = Arc::<Shifted>::default();
         let (server, locks) = serve(&service, &policy, &ledger, &clock, free.port());
         let mut client = Client::connect(&server);
         let root = client.mount(b"/vol").unwrap();

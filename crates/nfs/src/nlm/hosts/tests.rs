@@ -186,3 +186,12 @@ fn regression_nobody_waits_for_the_table_while_the_ledger_is_written() {
     let begin = [false, true, true, true, false, true];
     assert!(with_host.starts_with(&begin) && with_host.ends_with(&[false]), "{writes:?}");
 }
+
+/// One of before may have been moved away, because it could not be read.
+#[test]
+fn a_ledger_that_is_not_there_gets_its_state_from_the_clock() {
+    let locks = Arc::new(LockManager::new(Arc::new(SystemClock), Limits::default()));
+    let ledger = Arc::new(Mutex::new(String::new()));
+    let (hosts, _) = Hosts::start(ledger, locks, Timestamp(1_000_000_000 * 1_000));
+    assert_eq!((hosts.state(), hosts.trouble()), (1001, None));
+}

@@ -382,7 +382,7 @@ impl Removal {
         Self { object, consequences, freed_bytes: 0, dry_run, plan: String::new() }
     }
 
-    /// Whether `plan` is what was shown, if it is known what was.
+    /// Checks that `plan` is the plan that the administrator was shown, if a plan was.
     ///
     /// # Errors
     /// `Conflict` if it is another one.

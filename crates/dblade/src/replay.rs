@@ -138,7 +138,7 @@ impl Opening {
         let same = Arc::clone(&aggregate);
         let store = Arc::clone(&self.store);
         let (slot, mut superblock) = (self.slot, self.superblock);
-        // The log may be one that replaces a lost one.
+        // A new log, where it replaces a lost one.
         let log = self.identity.log;
         let committed = move |outcome: Result<(), aggregate::AggregateError>| match outcome {
             Ok(()) => {

@@ -40,7 +40,7 @@ impl RequestMemory {
 /// A mount's part of the memory.
 pub(crate) struct MountMemory {
     memory: Arc<RequestMemory>,
-    /// What it has of it. Changed under the lock of what is used in all.
+    /// Bytes that the mount has. Changed under the lock of the bytes of all mounts.
     used: Mutex<usize>,
     buffer_bytes: usize,
     loops: usize,

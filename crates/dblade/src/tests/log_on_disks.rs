@@ -142,6 +142,35 @@ fn a_disk_is_not_replaced_before_the_log_has_left_it() {
     }
 }
 
+/// A log with as many copies as it may have took no further one, so none could leave.
+#[test]
+fn regression_a_log_with_all_copies_leaves_a_disk_that_is_replaced() {
+    let world = SimulatedWorld::new(7);
+    let names: Vec<String> = (0..6).map(|disk| format!("disk{disk}")).collect();
+    names.iter().for_each(|name| drop(world.add_disk(name, DISK_BLOCKS)));
+    let node = Node::start(&world);
+    let disks = names.iter().map(|name| world.open(name).unwrap()).collect();
+    let request = CreateAggregate::new("a1", RaidKind::Tp, disks);
+    node.wait(|done| node.engine.create_aggregate(request, done)).unwrap();
+    node.create_volume("home");
+    mend(&node);
+    assert_eq!(whole(&node).len(), 4);
+    let place = DiskPlace { group: 0, member: 0 };
+    world.add_disk("new", DISK_BLOCKS);
+    let new = world.open("new").unwrap();
+    let store = Arc::clone(&node.engine.aggregate_named("a1").unwrap().parts.store);
+    node.wait(|done| store.replace_disk(place, new, DiskUuid([9; 16]), None, done)).unwrap();
+    for second in 1..4 {
+        node.settle();
+        store.tick(second, Timestamp(second as i64));
+        mend(&node);
+    }
+    let name = store.status().groups[0].members[0].name.clone();
+    assert_eq!((name.as_deref(), whole(&node).len()), (Some("new"), 4));
+    write(&node, "after");
+    check(&node, &["after"]);
+}
+
 #[test]
 fn a_log_goes_to_places_of_its_own() {
     let node = node(RaidKind::Raid4);

@@ -10,6 +10,7 @@ use crate::abi::{
 };
 use crate::convert;
 use crate::errno::Errno;
+use crate::reply::Reply;
 use crate::request::Request;
 use file_service::{
     Caller, CreateMode, Done, Entry, FileHandle, FileKind, FsError, NewNode, NodeChange,
@@ -163,14 +164,7 @@ impl Server {
         let (server, reply) = (Arc::clone(self), request.reply());
         let call = calls::Remove { directory, name: name.clone() };
         self.with_victim_at((directory, name), move |victim| {
-            let same = Arc::clone(&server);
-            let done: Done<NodeChange> = Box::new(move |answer| match answer {
-                Ok(change) => {
-                    same.removed_by(victim, &change);
-                    reply.done();
-                }
-                Err(error) => reply.error(error),
-            });
+            let done = server.removal_done(victim, reply);
             server.service.remove(&server.caller, call, done);
         });
         Ok(())
@@ -182,17 +176,22 @@ impl Server {
         let (server, reply) = (Arc::clone(self), request.reply());
         let call = calls::RemoveDirectory { directory, name: name.clone() };
         self.with_victim_at((directory, name), move |victim| {
-            let same = Arc::clone(&server);
-            let done: Done<NodeChange> = Box::new(move |answer| match answer {
-                Ok(change) => {
-                    same.removed_by(victim, &change);
-                    reply.done();
-                }
-                Err(error) => reply.error(error),
-            });
+            let done = server.removal_done(victim, reply);
             server.service.remove_directory(&server.caller, call, done);
         });
         Ok(())
+    }
+
+    /// A callback that notes that a name's file is gone, and answers.
+    fn removal_done(self: &Arc<Self>, victim: Option<Entry>, reply: Reply) -> Done<NodeChange> {
+        let server = Arc::clone(self);
+        Box::new(move |answer| match answer {
+            Ok(change) => {
+                server.removed_by(victim, &change);
+                reply.done();
+            }
+            Err(error) => reply.error(error),
+        })
     }
 
     /// Goes on with the directory or special file that a name leads to, if it does.

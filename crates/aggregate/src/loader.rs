@@ -376,7 +376,8 @@ impl Loader {
     }
 
     fn deliver(&self, one: &Wanted, block: &BlockRef) {
-        self.cache.insert(one.at, one.request.check, BlockRef::clone(block));
+        let LoadRequest { check, class, .. } = one.request;
+        self.cache.insert(one.at, (check, class), BlockRef::clone(block));
         self.under_way.finish(&one.request, Some(block));
     }
 }

@@ -16,7 +16,8 @@
 //! are the same numbers, and a proof may have 16 bits, so it does not tell them apart. Each has a
 //! *space*, which is part of the numbers in the shards. An aggregate that is closed leaves nothing.
 //!
-//! Invariants: never more than `capacity_blocks` blocks; the replacement is CLOCK (second chance);
+//! Invariants: never more than `capacity_blocks` blocks; the replacement is CLOCK (second chance),
+//! and of up to a quarter of the blocks it leaves metadata alone;
 //! nothing that was put in through one is found through another.
 
 mod moved;
@@ -42,6 +43,15 @@ const SURPLUS_MAX: u64 = 2;
 /// Spaces that are in use at a time: what a number in a shard has room for beside a PVBN.
 const SPACES_MAX: u64 = u64::MAX / BLOCK_NUMBER_MAX;
 
+/// What a block is good for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    /// Content of files.
+    Data,
+    /// What leads to content: nodes of trees and the files of the file system itself.
+    Metadata,
+}
+
 /// Counts the blocks of a node, whoever has them.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockGauge {
@@ -60,6 +70,7 @@ impl BlockGauge {
 /// What all aggregates share.
 struct Shards {
     shards: Vec<Mutex<Shard>>,
+    capacity_blocks: u64,
     gauge: Option<BlockGauge>,
     /// Spaces in use.
     spaces: Mutex<BTreeSet<u64>>,
@@ -116,7 +127,8 @@ impl BufferCache {
         let count = (capacity_blocks / SHARD_BLOCKS_MIN).clamp(1, SHARDS_MAX).next_power_of_two();
         let blocks_max = (capacity_blocks / count).max(1);
         let shards = (0..count).map(|_| Mutex::new(Shard::new(blocks_max))).collect();
-        Self::in_space(Arc::new(Shards { shards, gauge, spaces: Mutex::default() }))
+        let (capacity_blocks, spaces) = (capacity_blocks as u64, Mutex::default());
+        Self::in_space(Arc::new(Shards { shards, capacity_blocks, gauge, spaces }))
     }
 
     fn in_space(shared: Arc<Shards>) -> Self {
@@ -164,7 +176,7 @@ impl BufferCache {
     }
 
     /// Puts a block in, in place of what was known of its PVBN.
-    pub fn insert(&self, pvbn: Pvbn, check: u32, block: BlockRef) {
+    pub fn insert(&self, pvbn: Pvbn, (check, class): (u32, Class), block: BlockRef) {
         // The block itself lives already, so at the cap this counts one too many.
         let surplus = self.shared.gauge.map_or(0, |gauge| gauge.excess_blocks().min(SURPLUS_MAX));
         // What goes is freed outside the lock.
@@ -172,7 +184,7 @@ impl BufferCache {
         let number = self.number(pvbn);
         let mut shard = self.shared.shard(number).lock();
         gone.extend((0..surplus).map_while(|_| shard.evict()));
-        shard.insert(number, check, block, &mut gone);
+        shard.insert(number, (check, class), block, &mut gone);
         drop(shard);
         drop(gone);
     }
@@ -182,6 +194,12 @@ impl BufferCache {
         let number = self.number(pvbn);
         let gone = self.shared.shard(number).lock().remove(number);
         drop(gone);
+    }
+
+    /// How many blocks may be in it, those of all aggregates.
+    #[must_use]
+    pub fn capacity_blocks(&self) -> u64 {
+        self.shared.capacity_blocks
     }
 
     /// Blocks in the cache, those of all aggregates.
@@ -227,7 +245,7 @@ mod tests {
         let mut insert = |count: u64| {
             for pvbn in next..next + count {
                 CACHED.fetch_add(1, Ordering::Relaxed);
-                cache.insert(Pvbn(pvbn), 1, Arc::new(Block::zeroed()));
+                cache.insert(Pvbn(pvbn), (1, Class::Data), Arc::new(Block::zeroed()));
                 CACHED.store(cache.len() as u64, Ordering::Relaxed);
             }
             next += count;
@@ -247,10 +265,10 @@ mod tests {
         let one = BufferCache::new(512);
         let other = one.of_another();
         let block = |byte: u8| Arc::new(Block::from_prefix(&[byte]));
-        one.insert(Pvbn(5), 7, block(1));
+        one.insert(Pvbn(5), (7, Class::Data), block(1));
         assert!(other.get(Pvbn(5), 7).is_none());
-        other.insert(Pvbn(5), 7, block(2));
-        other.insert(Pvbn(6), 7, block(3));
+        other.insert(Pvbn(5), (7, Class::Data), block(2));
+        other.insert(Pvbn(6), (7, Class::Data), block(3));
         other.note_moved(Pvbn(9), 7, Pvbn(6));
         assert_eq!(one.get(Pvbn(5), 7).unwrap()[0], 1);
         assert_eq!(other.get(Pvbn(9), 7).unwrap()[0], 3);
@@ -267,8 +285,9 @@ mod tests {
     #[test]
     fn the_cap_holds_and_proofs_tell_blocks_apart() {
         let cache = BufferCache::new(512);
-        for pvbn in 1..10_000 {
-            cache.insert(Pvbn(pvbn), 1, Arc::new(Block::from_prefix(&pvbn.to_le_bytes())));
+        for pvbn in 1..10_000_u64 {
+            let block = Arc::new(Block::from_prefix(&pvbn.to_le_bytes()));
+            cache.insert(Pvbn(pvbn), (1, Class::Data), block);
         }
         assert!(cache.len() <= 512);
         assert!(cache.get(Pvbn(9_999), 2).is_none());

@@ -3,10 +3,12 @@
 //!
 //! Invariants: `SIZE * FANOUT` is a block; a hole is all zero in both formats.
 
+use crate::cache::Class;
 use crate::content::{Content, content_checksum};
 use crate::reader::{LoadProof, LoadRequest};
 use ondisk::inode::PAYLOAD_SIZE;
 use ondisk::pointer::{DualPointer, PhysicalPointer};
+use ondisk::root::metafile;
 use std::fmt::Debug;
 use std::hash::Hash;
 use units::{BLOCK_SIZE, Block, BlockNumber, InodeNumber, Pvbn, VolumeId, Vvbn};
@@ -24,6 +26,15 @@ pub struct BlockPlace {
     pub index: u64,
     /// What is in it.
     pub content: Content,
+}
+
+impl BlockPlace {
+    /// What the cache is to take it for. Directories count as files: nothing here tells them apart.
+    #[must_use]
+    pub const fn class(&self) -> Class {
+        let is_metadata = self.level > 0 || self.inode.get() < metafile::ROOT_DIRECTORY;
+        if is_metadata { Class::Metadata } else { Class::Data }
+    }
 }
 
 /// A block pointer of one of the two formats.
@@ -106,6 +117,7 @@ impl Pointer for DualPointer {
             check: self.checksum,
             proof: LoadProof::Content { checksum: self.checksum, content: place.content },
             virtual_number: Some((place.volume, self.vvbn)),
+            class: place.class(),
             is_random: false,
         }
     }
@@ -146,6 +158,7 @@ impl Pointer for PhysicalPointer {
             check: u32::from(self.check),
             proof: LoadProof::Identity { place, check: self.check },
             virtual_number: None,
+            class: place.class(),
             is_random: false,
         }
     }

@@ -9,7 +9,7 @@
 //! Fails: [`Stop::Damaged`] when the media could not yield the block and redundancy neither. What
 //! another build wrote is no damage ([`Stop::OtherBuild`]): nothing is given up for it.
 
-use crate::cache::BufferCache;
+use crate::cache::{BufferCache, Class};
 use crate::content::Content;
 use crate::pointer::{BlockPlace, Pointer};
 use ondisk::damage::Damage;
@@ -50,6 +50,8 @@ pub struct LoadRequest {
     /// The block's volume and number in it, if it has them: `pvbn` is then a hint, and the volume's
     /// container map knows better when it turns out wrong (decision 12).
     pub virtual_number: Option<(VolumeId, Vvbn)>,
+    /// What it is good for.
+    pub class: Class,
     /// A client asks for it out of sequence, and may come again: it is worth keeping near.
     pub is_random: bool,
 }

@@ -6,7 +6,8 @@
 //! without a look ahead.
 //!
 //! Invariants: a block is asked for once on the way through a file; nothing is asked for beyond the
-//! file's end.
+//! file's end; what lies ahead of a stream is a share of the cache, so that a small cache has room
+//! for some of them.
 
 use std::ops::Range;
 use units::{BLOCK_SIZE_U64, Fbn};
@@ -24,6 +25,8 @@ const READS_MIN: u32 = 2;
 const WINDOW_BLOCKS_MIN: u64 = 64;
 /// What a look ahead covers at most: beyond a few mebibytes a disk gets no faster.
 const WINDOW_BLOCKS_MAX: u64 = 1024;
+/// And the share of the cache that it is at most.
+const WINDOW_SHARE: u64 = 16;
 
 /// See the module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -42,12 +45,14 @@ pub struct ReadStream {
 
 impl ReadStream {
     /// Notes that the bytes `start..end` were read, in a file of `size_bytes`; `waited` says that
-    /// the disk was waited for. The file blocks to be loaded ahead, if it is time for some.
+    /// the disk was waited for. The file blocks to be loaded ahead into a cache of so many, if it
+    /// is time for some.
     pub fn note(
         &mut self,
         (start, end): (u64, u64),
         size_bytes: u64,
         waited: bool,
+        cache_blocks: u64,
     ) -> Option<Range<Fbn>> {
         if start.abs_diff(self.next_byte) > DISORDER_BYTES_MAX {
             *self = Self { next_byte: end, last_end: end, ..Self::default() };
@@ -57,8 +62,8 @@ impl ReadStream {
         self.next_byte = self.next_byte.max(end);
         self.reads = self.reads.saturating_add(1);
         if waited && self.reads >= READS_MIN {
-            self.window_blocks =
-                (self.window_blocks * 2).clamp(WINDOW_BLOCKS_MIN, WINDOW_BLOCKS_MAX);
+            let share = (cache_blocks / WINDOW_SHARE).clamp(WINDOW_BLOCKS_MIN, WINDOW_BLOCKS_MAX);
+            self.window_blocks = (self.window_blocks * 2).clamp(WINDOW_BLOCKS_MIN, share);
         }
         if self.window_blocks == 0 {
             return None;
@@ -96,6 +101,7 @@ mod tests {
 
     const SIZE: u64 = 64 << 20;
     const STEP: u64 = 128 << 10;
+    const CACHE: u64 = 1 << 20;
 
     #[test]
     fn a_stream_that_waits_is_read_ahead_of_to_its_end_and_no_block_twice() {
@@ -104,7 +110,7 @@ mod tests {
         for start in (0..SIZE).step_by(STEP as usize) {
             let waited =
                 asked.iter().all(|range: &Range<Fbn>| range.end.get() * 4096 < start + STEP);
-            asked.extend(stream.note((start, start + STEP), SIZE, waited));
+            asked.extend(stream.note((start, start + STEP), SIZE, waited, CACHE));
         }
         assert!(asked.windows(2).all(|pair| pair[0].end == pair[1].start), "{asked:?}");
         assert_eq!(asked.last().map(|range| range.end), Some(Fbn(SIZE / 4096)));
@@ -112,11 +118,25 @@ mod tests {
     }
 
     #[test]
+    fn a_look_ahead_covers_a_small_share_of_the_cache() {
+        let window = |cache_blocks: u64| {
+            let mut stream = ReadStream::default();
+            for start in (0..SIZE).step_by(STEP as usize) {
+                stream.note((start, start + STEP), SIZE, true, cache_blocks);
+            }
+            stream.window_blocks
+        };
+        assert_eq!(window(1 << 30), WINDOW_BLOCKS_MAX);
+        assert_eq!(window(8 << 10), 512);
+        assert_eq!(window(100), WINDOW_BLOCKS_MIN);
+    }
+
+    #[test]
     fn reads_at_random_are_told_from_sequences() {
         let read = |at: u64, size: u64| (at * size, (at + 1) * size);
         let random = |stream: &mut ReadStream, range| {
             let is_random = stream.is_random(range);
-            stream.note(range, SIZE, true);
+            stream.note(range, SIZE, true, CACHE);
             is_random
         };
         // From the begin, as calls under way come out of order; again from the begin; on.
@@ -137,14 +157,18 @@ mod tests {
         let mut stream = ReadStream { next_byte: 1 << 30, ..ReadStream::default() };
         for index in 0..100_u64 {
             let start = index * 37 % 100 * (8 << 20);
-            assert_eq!(stream.note((start, start + 4096), 1 << 40, true), None, "read {index}");
+            assert_eq!(
+                stream.note((start, start + 4096), 1 << 40, true, CACHE),
+                None,
+                "read {index}"
+            );
         }
         let mut stream = ReadStream::default();
         for start in (0..SIZE).step_by(STEP as usize) {
-            assert_eq!(stream.note((start, start + STEP), SIZE, false), None);
+            assert_eq!(stream.note((start, start + STEP), SIZE, false, CACHE), None);
         }
-        assert!(stream.note((SIZE, SIZE + STEP), 2 * SIZE, true).is_some());
+        assert!(stream.note((SIZE, SIZE + STEP), 2 * SIZE, true, CACHE).is_some());
         stream.rest();
-        assert_eq!(stream.note((SIZE + STEP, SIZE + 2 * STEP), 2 * SIZE, false), None);
+        assert_eq!(stream.note((SIZE + STEP, SIZE + 2 * STEP), 2 * SIZE, false, CACHE), None);
     }
 }

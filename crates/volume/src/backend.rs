@@ -77,7 +77,8 @@ impl DualBackend<'_> {
         let whole = if place.content == Content::Data { checksum } else { crc32c(&block) };
         let DualPointer { vvbn, pvbn, .. } = address;
         let owner = block_owner(&place, vvbn, self.cp);
-        self.aggregate.parts.cache.insert(pvbn, checksum, BlockRef::clone(&block));
+        let known = (checksum, place.class());
+        self.aggregate.parts.cache.insert(pvbn, known, BlockRef::clone(&block));
         self.aggregate.parts.store.write(BlockWrite { pvbn, block, owner, checksum: whole });
         let update = PhysicalPointer::new(pvbn, whole as u16);
         self.holdings.updates.push((vvbn, Some(update)));

@@ -56,7 +56,8 @@ impl Backend<PhysicalPointer> for PhysicalBackend<'_> {
         let owner = block_owner(&place, Vvbn(0), self.cp);
         let write = BlockWrite::new(address.pvbn, block, owner);
         let check = write.checksum as u16;
-        self.cache.insert(write.pvbn, u32::from(check), BlockRef::clone(&write.block));
+        let known = (u32::from(check), place.class());
+        self.cache.insert(write.pvbn, known, BlockRef::clone(&write.block));
         self.store.write(write);
         PhysicalPointer::new(address.pvbn, check)
     }

@@ -1,6 +1,7 @@
 //! Loads from a store on a simulated disk, with a container map that the test makes up.
 
 use super::*;
+use cowfs::cache::Class;
 use cowfs::reader::{Progress, Reader, Stop};
 use ondisk::identity::BlockOwner;
 use ondisk::label::RaidKind;
@@ -110,6 +111,7 @@ fn pointer(pvbn: u64, vvbn: u64, content: &BlockRef) -> LoadRequest {
         check: checksum,
         proof: LoadProof::Content { checksum, content: cowfs::content::Content::Data },
         virtual_number: Some((VOLUME, Vvbn(vvbn))),
+        class: Class::Data,
         is_random: false,
     }
 }

@@ -10,6 +10,7 @@
 use crate::test_support::Rig;
 use crate::*;
 use affinity::{Access, AffinityId, AffinityKind, Outcome};
+use cowfs::cache::Class;
 use cowfs::content::Content;
 use cowfs::pointer::{BlockPlace, Pointer};
 use cowfs::reader::{HeldBlocks, Wait};
@@ -206,7 +207,8 @@ impl Cleaning for Write {
                     let write = BlockWrite::new(pvbn, Arc::clone(block), owner);
                     let pointer = PhysicalPointer::new(pvbn, write.checksum as u16);
                     let parts = &aggregate.parts;
-                    parts.cache.insert(pvbn, pointer.check(), Arc::clone(block));
+                    let known = (pointer.check(), Class::Data);
+                    parts.cache.insert(pvbn, known, Arc::clone(block));
                     parts.store.write(write);
                     pointer
                 };

@@ -53,7 +53,7 @@ impl Moved {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::BufferCache;
+    use crate::cache::{BufferCache, Class};
     use std::sync::Arc;
     use units::Block;
 
@@ -61,13 +61,13 @@ mod tests {
     fn moved_blocks_are_found_under_the_old_place_and_its_new_block_too() {
         let cache = BufferCache::new(100);
         let block = |byte: u8| Arc::new(Block::from_prefix(&[byte]));
-        cache.insert(Pvbn(7), 70, block(1));
+        cache.insert(Pvbn(7), (70, Class::Data), block(1));
         assert_eq!(cache.get(Pvbn(7), 70), Some(block(1)));
         // The block moves; another is placed where it was.
         cache.note_moved(Pvbn(7), 70, Pvbn(90));
-        cache.insert(Pvbn(7), 71, block(2));
+        cache.insert(Pvbn(7), (71, Class::Data), block(2));
         assert_eq!(cache.get(Pvbn(7), 70), None);
-        cache.insert(Pvbn(90), 70, block(1));
+        cache.insert(Pvbn(90), (70, Class::Data), block(1));
         assert_eq!(cache.get(Pvbn(7), 70), Some(block(1)));
         assert_eq!(cache.get(Pvbn(7), 71), Some(block(2)));
         // And moves again.

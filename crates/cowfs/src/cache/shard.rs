@@ -5,10 +5,15 @@
 //! answer needs is in the group's two cache lines; a block that is asked for alone costs those, the
 //! lock's, and the count of its owners.
 //!
+//! Metadata stays: as long as it is a part of the blocks ([`METADATA_SHARE`]) and no more, data
+//! goes in its place. Each block of it leads to hundreds of blocks of data, and is needed again
+//! long after a stream of data has gone by.
+//!
 //! Invariants: the bits of `present` are the blocks that are there; a group with blocks is reached
 //! from its home without meeting an empty group; an empty group has no blocks and no marks; never
 //! more than `blocks_max` blocks, never more than seven eighths of the groups in use.
 
+use super::Class;
 use platform::memory::prefer_huge_pages;
 use platform::mutation::{self, Rule};
 use units::{BlockRef, Pvbn};
@@ -18,6 +23,10 @@ pub(super) const RUN_BLOCKS: u64 = 8;
 /// A table has a group for this many blocks at least: runs that are here in part have room as long
 /// as they are so filled on average.
 const BLOCKS_PER_GROUP: usize = 2;
+
+/// Metadata may be one block of so many before it goes like data: a file's tree is a 255th of it,
+/// and an inode with a small file's block a ninth.
+const METADATA_SHARE: usize = 4;
 
 /// And a few at least, so that an eighth of them is one.
 const GROUPS_MIN: usize = 8;
@@ -31,6 +40,8 @@ struct Group {
     present: u8,
     /// A bit for each block that was used since the hand last passed.
     referenced: u8,
+    /// A bit for each block that is here and metadata.
+    metadata: u8,
     checks: [u32; RUN_BLOCKS as usize],
     blocks: [Option<BlockRef>; RUN_BLOCKS as usize],
 }
@@ -46,6 +57,7 @@ impl Group {
 pub(super) struct Shard {
     blocks_max: usize,
     len: usize,
+    metadata_len: usize,
     groups_used: usize,
     /// A power of two of them.
     groups: Vec<Group>,
@@ -70,7 +82,7 @@ impl Shard {
         let mut groups = Vec::with_capacity(count);
         prefer_huge_pages(groups.spare_capacity_mut());
         groups.resize_with(count, Group::default);
-        Self { blocks_max, len: 0, groups_used: 0, groups, hand: 0 }
+        Self { blocks_max, len: 0, metadata_len: 0, groups_used: 0, groups, hand: 0 }
     }
 
     pub(super) const fn len(&self) -> usize {
@@ -116,7 +128,7 @@ impl Shard {
     pub(super) fn insert(
         &mut self,
         pvbn: Pvbn,
-        check: u32,
+        (check, class): (u32, Class),
         block: BlockRef,
         gone: &mut Vec<BlockRef>,
     ) {
@@ -130,7 +142,8 @@ impl Shard {
             let group = &mut self.groups[at];
             group.checks[way] = check;
             group.referenced &= !(1 << way);
-            return gone.extend(group.blocks[way].replace(block));
+            gone.extend(group.blocks[way].replace(block));
+            return self.classify(at, way, class);
         }
         while self.len >= self.blocks_max || self.groups_used >= self.groups.len() / 8 * 7 {
             let Some(victim) = self.evict() else { break };
@@ -149,6 +162,19 @@ impl Shard {
         group.checks[way] = check;
         group.blocks[way] = Some(block);
         self.len += 1;
+        self.classify(at, way, class);
+    }
+
+    /// Notes what a block is.
+    fn classify(&mut self, at: usize, way: usize, class: Class) {
+        let mark = 1 << way;
+        let marks = &mut self.groups[at].metadata;
+        self.metadata_len -= usize::from(*marks & mark != 0);
+        *marks &= !mark;
+        if class == Class::Metadata {
+            *marks |= mark;
+            self.metadata_len += 1;
+        }
     }
 
     /// Takes out the block whose turn it is.
@@ -156,12 +182,16 @@ impl Shard {
         if self.len == 0 {
             return None;
         }
+        // A quarter at most is metadata then, so the hand comes by data, and finds some without a
+        // mark in its second round at the latest.
+        let keeps_metadata = self.metadata_len * METADATA_SHARE <= self.len;
         loop {
             let (at, way) = (self.hand / RUN_BLOCKS as usize, self.hand % RUN_BLOCKS as usize);
             self.hand = (self.hand + 1) % (self.groups.len() * RUN_BLOCKS as usize);
             let group = &mut self.groups[at];
             let mark = 1 << way;
-            if group.blocks[way].is_some() && group.referenced & mark == 0 {
+            let stays = keeps_metadata && group.metadata & mark != 0;
+            if group.blocks[way].is_some() && group.referenced & mark == 0 && !stays {
                 return self.take(at, way);
             }
             group.referenced &= !mark;
@@ -190,6 +220,8 @@ impl Shard {
         group.present &= !(1 << way);
         group.referenced &= !(1 << way);
         self.len -= 1;
+        self.classify(at, way, Class::Data);
+        let group = &self.groups[at];
         if group.is_empty() {
             self.groups_used -= 1;
             self.close(at);
@@ -227,7 +259,7 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Step {
-        Insert(u64, u32),
+        Insert(u64, u32, Class),
         Get(u64, u32),
         Remove(u64),
         RemoveOdd,
@@ -238,7 +270,9 @@ mod tests {
         // Few runs and many: neighbours, and runs that meet in the table.
         let pvbn = prop_oneof![0..40_u64, (0..60_u64).prop_map(|number| number * 1000)];
         let step = prop_oneof![
-            4 => (pvbn.clone(), 0..3_u32).prop_map(|(pvbn, check)| Step::Insert(pvbn, check)),
+            4 => (pvbn.clone(), 0..3_u32, any::<bool>()).prop_map(|(pvbn, check, is_data)| {
+                Step::Insert(pvbn, check, if is_data { Class::Data } else { Class::Metadata })
+            }),
             3 => (pvbn.clone(), 0..3_u32).prop_map(|(pvbn, check)| Step::Get(pvbn, check)),
             2 => pvbn.prop_map(Step::Remove),
             1 => Just(Step::Evict),
@@ -257,9 +291,9 @@ mod tests {
                 let number = number as u64;
                 let mut gone = Vec::new();
                 match step {
-                    Step::Insert(pvbn, check) => {
+                    Step::Insert(pvbn, check, class) => {
                         model.remove(&pvbn);
-                        shard.insert(Pvbn(pvbn), check, block(number), &mut gone);
+                        shard.insert(Pvbn(pvbn), (check, class), block(number), &mut gone);
                         model.insert(pvbn, (check, number));
                     }
                     Step::Get(pvbn, check) => {
@@ -290,7 +324,10 @@ mod tests {
                 }
                 prop_assert_eq!(shard.len(), model.len());
                 prop_assert!(shard.len() <= blocks_max);
+                let metadata = shard.groups.iter().map(|group| group.metadata.count_ones());
+                prop_assert_eq!(metadata.sum::<u32>() as usize, shard.metadata_len);
                 for group in &shard.groups {
+                    prop_assert_eq!(group.metadata & !group.present, 0);
                     for (way, block) in group.blocks.iter().enumerate() {
                         prop_assert_eq!(block.is_some(), group.present >> way & 1 == 1);
                     }
@@ -305,13 +342,35 @@ mod tests {
     fn what_is_used_stays() {
         let mut shard = Shard::new(16);
         for pvbn in 0..16 {
-            shard.insert(Pvbn(pvbn), 1, block(pvbn), &mut Vec::new());
+            shard.insert(Pvbn(pvbn), (1, Class::Data), block(pvbn), &mut Vec::new());
         }
         for round in 1..20 {
             assert!(shard.get(Pvbn(3), 1).is_some(), "round {round}");
             for new in 0..8 {
-                shard.insert(Pvbn(round * 100 + new), 1, block(new), &mut Vec::new());
+                let class = (1, Class::Data);
+                shard.insert(Pvbn(round * 100 + new), class, block(new), &mut Vec::new());
             }
         }
+    }
+
+    #[test]
+    fn metadata_stays_while_data_streams_by_and_goes_where_it_is_too_much() {
+        const BLOCKS_MAX: u64 = 64;
+        let mut shard = Shard::new(BLOCKS_MAX as usize);
+        let mut next = 0;
+        let mut insert = |shard: &mut Shard, class: Class, count: u64| {
+            for _ in 0..count {
+                shard.insert(Pvbn(next), (1, class), block(next), &mut Vec::new());
+                next += 1;
+            }
+        };
+        insert(&mut shard, Class::Metadata, BLOCKS_MAX / 4);
+        insert(&mut shard, Class::Data, 10 * BLOCKS_MAX);
+        assert_eq!(shard.metadata_len as u64, BLOCKS_MAX / 4);
+        // More of it takes its turn with data, and all of it alone is a cache like any.
+        insert(&mut shard, Class::Metadata, 10 * BLOCKS_MAX);
+        assert_eq!((shard.len(), shard.metadata_len), (64, 64));
+        insert(&mut shard, Class::Data, 10 * BLOCKS_MAX);
+        assert_eq!((shard.len(), shard.metadata_len as u64), (64, BLOCKS_MAX / 4));
     }
 }

@@ -155,7 +155,8 @@ pub fn read<P: Pointer>(
             attributes.atime = now;
             shared.attributes.atime = now;
         }
-        shared.stream.note((range.start, range.end), attributes.size, waited)
+        let cache_blocks = reader.cache.capacity_blocks();
+        shared.stream.note((range.start, range.end), attributes.size, waited, cache_blocks)
     };
     let ahead = ahead.map_or_else(Vec::new, |blocks| read_ahead(inode, &key, blocks, reader));
     Ok(InStripe::Done(StripeRead { data: range.data(content, attributes), ahead }))

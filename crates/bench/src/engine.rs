@@ -75,7 +75,7 @@ pub fn engine(bench: &EngineBench, progress: &mut dyn FnMut(&str)) -> Result<Rep
     progress("random writes");
     rows.push(loads.random_writes(file, Stability::Unstable, "write 4K unstable")?);
     rows.push(beside(loads.random_writes(file, Stability::FileSync, "write 4K stable")?, &raw));
-    Ok(Report { machine, rows, notes: Vec::new() })
+    Ok(Report { machine, rows, notes: Vec::new(), spans: Vec::new() })
 }
 
 fn beside(mut row: Row, other: &Beside) -> Row {

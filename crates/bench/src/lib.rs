@@ -45,11 +45,11 @@ pub use latency::Latencies;
 pub use leftovers::{Scratch, clean_up_and_exit};
 pub use machine::Machine;
 pub use nfs::{
-    NfsBench, StartBench, compare_nfs, listing, nfs, peer_missing, serve_nothing, start,
+    NfsBench, StartBench, compare_nfs, listing, nfs, peer_missing, serve_nothing, start, streams,
     strip_chart,
 };
 pub use node::BenchError;
 pub use operation::{OPERATIONS, OPERATIONS_MAX, run_operation};
 pub use process::NodeBench;
 pub use raid::{RaidBench, raid};
-pub use summary::{Beside, Report, Role, Row, Series, Unit};
+pub use summary::{Beside, Report, Role, Row, Series, Span, Unit};

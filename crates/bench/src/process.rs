@@ -176,8 +176,25 @@ impl NodeBench {
     }
 }
 
+/// What a node is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NodeShape {
+    pub disks: usize,
+    /// How the aggregate is protected.
+    pub raid: &'static str,
+    /// Whether it writes down what its threads do.
+    pub activity: bool,
+}
+
+impl Default for NodeShape {
+    fn default() -> Self {
+        Self { disks: 4, raid: "raid4", activity: false }
+    }
+}
+
 /// A node of our own in a process of its own.
 pub(crate) struct NodeProcess {
+    shape: NodeShape,
     program: PathBuf,
     directory: PathBuf,
     process: Option<Process>,
@@ -189,10 +206,10 @@ pub(crate) const VOLUME: &str = "bench";
 
 impl NodeProcess {
     /// Disks, configuration, server, aggregate, volume.
-    pub fn start(bench: &NodeBench) -> Result<Self, BenchError> {
+    pub fn start(bench: &NodeBench, shape: NodeShape) -> Result<Self, BenchError> {
         let address = loopback(free_port()?);
         let (program, directory) = (bench.program.clone(), bench.directory.join("node"));
-        let mut node = Self { program, directory, process: None, address };
+        let mut node = Self { shape, program, directory, process: None, address };
         let what = "cannot make the node's directory";
         std::fs::create_dir_all(&node.directory)
             .map_err(|error| BenchError::System { what, error })?;
@@ -202,7 +219,7 @@ impl NodeProcess {
             "--state-dir",
             &state.display().to_string(),
             "--dev-disks",
-            &format!("4x{}", bench.disk_bytes()),
+            &format!("{}x{}", shape.disks, bench.disk_bytes()),
             "--nfs",
             &address.to_string(),
             "--memory",
@@ -216,7 +233,8 @@ impl NodeProcess {
             "bench",
         ])?;
         node.serve()?;
-        node.command(&["aggr", "create", VOLUME, "--disks", "4", "--raid", "raid4"])?;
+        let disks = shape.disks.to_string();
+        node.command(&["aggr", "create", VOLUME, "--disks", &disks, "--raid", shape.raid])?;
         // Thin: more than is ever written, less than there is.
         let size = (bench.disk_bytes() * 2).to_string();
         let export = "127.0.0.1:rw:none:insecure";
@@ -275,8 +293,16 @@ impl NodeProcess {
         let mut command = self.stroop();
         // The trace of consistency points is a few lines each.
         command.args(["serve", "--log-format", "json", "--log", "warn,aggregate=debug"]);
+        if self.shape.activity {
+            command.arg("--activity").arg(self.activity());
+        }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         Process::start(&mut command, true)
+    }
+
+    /// Where it writes down what its threads do.
+    pub fn activity(&self) -> PathBuf {
+        self.directory.join("activity")
     }
 
     /// What the server logged.

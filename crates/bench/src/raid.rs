@@ -63,7 +63,7 @@ pub fn raid(bench: &RaidBench, progress: &mut dyn FnMut(&str)) -> Result<Report,
         progress(&format!("{kind}: full stripes, reads, rebuild"));
         rows.extend(of_kind(bench, kind)?);
     }
-    Ok(Report { machine, rows, notes: Vec::new() })
+    Ok(Report { machine, rows, notes: Vec::new(), spans: Vec::new() })
 }
 
 fn row(load: String, unit: Unit, series: Series, beside: Option<Beside>) -> Row {

@@ -5,6 +5,8 @@
 
 use crate::latency::Latencies;
 use crate::machine::Machine;
+use std::collections::BTreeMap;
+use std::fmt;
 
 /// What a figure counts, each second but where it says otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -200,6 +202,70 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// What a reader must know, such as what was skipped and why.
     pub notes: Vec<String>,
+    /// What the server did during some of the loads.
+    pub spans: Vec<Span>,
+}
+
+/// What a server's threads did during a load, over all its rounds: sums over samples. Threads are
+/// by the stages, and what waited by the queues, of `platform::stage`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Span {
+    /// The load.
+    pub load: String,
+    /// How long it was looked at.
+    pub nanoseconds: u64,
+    /// Processor time of the server.
+    pub processor_nanoseconds: u64,
+    /// Samples that were taken.
+    pub samples: u64,
+    /// Threads that ran, or would if they had a processor.
+    pub running: BTreeMap<String, u64>,
+    /// Threads that slept in a stage.
+    pub asleep: BTreeMap<String, u64>,
+    /// What waited.
+    pub waiting: BTreeMap<String, u64>,
+    /// Samples in which anything waited.
+    pub busy: BTreeMap<String, u64>,
+}
+
+impl Span {
+    /// A sum as a mean over the samples, in millionths.
+    #[must_use]
+    pub fn mean_millionths(&self, sum: u64) -> u64 {
+        (sum * 1_000_000).checked_div(self.samples).unwrap_or(0)
+    }
+
+    /// The means of some sums in percent, the largest first, those of half a percent and more.
+    fn shares(&self, sums: &BTreeMap<String, u64>) -> String {
+        let mut sums: Vec<_> = sums.iter().collect();
+        sums.sort_by_key(|(_, sum)| std::cmp::Reverse(**sum));
+        let share = |(name, sum): (&String, &u64)| {
+            let percent = (self.mean_millionths(*sum) + 5_000) / 10_000;
+            (percent > 0).then(|| format!("{name} {percent} %"))
+        };
+        let shares: Vec<_> = sums.into_iter().filter_map(share).collect();
+        if shares.is_empty() { "nothing".to_owned() } else { shares.join(", ") }
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let processors = self.processor_nanoseconds as f64 / self.nanoseconds.max(1) as f64;
+        let mean = |(name, sum): (&String, &u64)| {
+            let mean = self.mean_millionths(*sum) as f64 / 1e6;
+            let busy = self.mean_millionths(self.busy.get(name).copied().unwrap_or(0)) / 10_000;
+            format!("{name} {mean:.1} (any in {busy} % of the time)")
+        };
+        let waiting: Vec<_> = self.waiting.iter().map(mean).collect();
+        write!(
+            formatter,
+            "{}: {processors:.2} processors; running: {}; asleep: {}; waiting: {}",
+            self.load,
+            self.shares(&self.running),
+            self.shares(&self.asleep),
+            if waiting.is_empty() { "nothing".to_owned() } else { waiting.join(", ") },
+        )
+    }
 }
 
 #[cfg(test)]
@@ -215,6 +281,28 @@ mod tests {
         assert_eq!(series(&[9.0, 1.0, 2.0, 4.0]).median(), Some(3.0));
         let series = series(&[9.0, 1.0, 2.0]);
         assert_eq!((series.lowest(), series.highest()), (Some(1.0), Some(9.0)));
+    }
+
+    #[test]
+    fn a_span_says_who_ran_and_what_waited_on_average() {
+        let sums = |sums: &[(&str, u64)]| {
+            sums.iter().map(|(name, sum)| ((*name).to_owned(), *sum)).collect()
+        };
+        let span = Span {
+            load: "write".to_owned(),
+            nanoseconds: 1_000,
+            processor_nanoseconds: 1_500,
+            samples: 200,
+            running: sums(&[("copy", 50), ("parity", 100), ("reply", 0)]),
+            asleep: sums(&[]),
+            waiting: sums(&[("device-writes", 500)]),
+            busy: sums(&[("device-writes", 150)]),
+        };
+        assert_eq!(
+            span.to_string(),
+            "write: 1.50 processors; running: parity 50 %, copy 25 %; asleep: nothing; \
+             waiting: device-writes 2.5 (any in 75 % of the time)"
+        );
     }
 
     #[test]

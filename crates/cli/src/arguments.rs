@@ -21,7 +21,7 @@ use units::ByteSize;
 pub use bench::{
     BenchBigArguments, BenchCommand, BenchCompareCommand, BenchEngineArguments,
     BenchFreespaceArguments, BenchFuseArguments, BenchNfsArguments, BenchNodeArguments,
-    BenchRaidArguments, BenchStartArguments,
+    BenchRaidArguments, BenchStartArguments, BenchStreamsArguments,
 };
 pub use check::CheckCommand;
 pub use description::{CompletionArguments, ManualArguments, Shell};
@@ -125,6 +125,10 @@ pub struct ServeArguments {
     /// rpcbind = true in the section nfs of the configuration
     #[arg(long)]
     pub rpcbind: bool,
+    /// Write to a new file what the server's threads do and what waits for disks, a line of JSON
+    /// every ten milliseconds, up to 1 GiB
+    #[arg(long, value_name = "FILE")]
+    pub activity: Option<PathBuf>,
 }
 
 /// How to write the log.

@@ -37,9 +37,9 @@ pub mod transport;
 pub use arguments::{
     BenchBigArguments, BenchCommand, BenchCompareCommand, BenchEngineArguments,
     BenchFreespaceArguments, BenchFuseArguments, BenchNfsArguments, BenchNodeArguments,
-    BenchRaidArguments, BenchStartArguments, CheckCommand, Cli, ClientCommand, Command,
-    CompletionArguments, InitArguments, JobCommand, LogFormat, ManualArguments, Options,
-    ServeArguments, Shell,
+    BenchRaidArguments, BenchStartArguments, BenchStreamsArguments, CheckCommand, Cli,
+    ClientCommand, Command, CompletionArguments, InitArguments, JobCommand, LogFormat,
+    ManualArguments, Options, ServeArguments, Shell,
 };
 pub use commands::run;
 pub use terminal::Terminal;

@@ -212,10 +212,15 @@ impl Engine {
         live_blocks: fn() -> u64,
         block_bytes: u64,
     ) -> Arc<Self> {
-        let inodes = configuration.memory_bytes / INODES_SHARE;
-        let blocks_max = (configuration.memory_bytes - inodes) / block_bytes;
+        let blocks_max = Self::blocks_max(configuration.memory_bytes, block_bytes);
         let cache = BufferCache::with_gauge(BlockGauge { live_blocks, blocks_max });
         Self::assembled(configuration, cache, blocks_max / DIRTY_SHARE)
+    }
+
+    /// The most blocks that an engine with so much memory has, if each takes `block_bytes`.
+    #[must_use]
+    pub const fn blocks_max(memory_bytes: u64, block_bytes: u64) -> u64 {
+        (memory_bytes - memory_bytes / INODES_SHARE) / block_bytes
     }
 
     fn assembled(configuration: Configuration, cache: BufferCache, dirty_max: u64) -> Arc<Self> {

@@ -18,6 +18,7 @@ use ondisk::features::FeatureSet;
 use ondisk::log::{LogHeader, LogRecord};
 use platform::mutation::{self, Rule};
 use platform::round::{self, Round};
+use platform::stage::{self, Stage};
 use platform::sync::{Mutex, MutexGuard};
 use platform::{Disk, DiskError, WriteDone};
 use std::any::Any;
@@ -305,6 +306,7 @@ impl Log {
     /// # Panics
     /// If `cp` is later than the active half's.
     pub fn append(&self, cp: CpNumber, kind: u16, parts: &[&[u8]]) -> Result<LogPosition, LogFull> {
+        let _stage = stage::enter(Stage::Log);
         // Large bodies bring their blocks, so that the lock is held for the copy only. What a
         // record does not use, because it was refused, is dropped outside the lock.
         let body_bytes: usize = parts.iter().map(|part| part.len()).sum();

@@ -25,6 +25,7 @@ use crate::account::{Account, Use, Waker};
 use crate::outgoing::{Batch, Finished, Reply};
 use crate::poller::Poller;
 use platform::round;
+use platform::stage::{self, Stage};
 use platform::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use platform::sync::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
@@ -395,6 +396,7 @@ impl Connection {
     }
 
     fn send(&self, batch: &Batch) -> Result<usize, Errno> {
+        let _stage = stage::enter(Stage::Reply);
         match &self.outlet {
             Outlet::Socket(socket, _) => {
                 let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;

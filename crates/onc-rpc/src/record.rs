@@ -20,6 +20,7 @@
 //! Fails: [`RecordError`], after which the stream has no meaning any more and must be closed.
 
 use bytes::{Bytes, BytesMut};
+use platform::stage::{self, Stage};
 use platform::sync::Mutex;
 use std::io::{self, Read};
 use thiserror::Error;
@@ -370,6 +371,7 @@ impl<R: Read> RecordReader<R> {
 
 /// Reads what there is, blocking until there is something, or until the socket's time is over.
 fn read_some(source: &mut impl Read, room: &mut [u8]) -> Result<usize, RecordError> {
+    let _stage = stage::enter(Stage::Receive);
     loop {
         match source.read(room) {
             Ok(0) => return Err(RecordError::Closed),

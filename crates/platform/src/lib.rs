@@ -23,6 +23,7 @@ pub mod mutation;
 pub mod privacy;
 pub mod round;
 pub mod simulated;
+pub mod stage;
 pub mod sync;
 pub mod thread;
 pub mod watched;

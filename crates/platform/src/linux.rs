@@ -15,6 +15,7 @@
 //! Fails: what the operating system reports becomes a [`crate::DiskError`]; a file that is shorter
 //! than it was gives `OutOfRange`.
 
+mod activity;
 #[expect(unsafe_code, reason = "an allocator of raw memory")]
 mod blocks;
 mod clock;
@@ -33,6 +34,7 @@ mod window;
 #[cfg(test)]
 mod tests;
 
+pub use activity::Activity;
 pub use blocks::{BLOCK_FOOTPRINT_BYTES, BlockAllocator};
 pub use clock::{SystemClock, SystemEntropy};
 pub use engine::{IoEngine, IoEngineKind};

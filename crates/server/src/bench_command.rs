@@ -7,18 +7,20 @@ use crate::shutdown::SIGNALLED_STATUS;
 use admin_api::{AdminError, Code};
 use bench::{
     Beside, EngineBench, Latencies, Machine, NfsBench, NodeBench, RaidBench, Report, Role, Row,
-    Scratch, Series, StartBench, Unit, clean_up_and_exit, engine, nfs, serve_nothing, strip_chart,
+    Scratch, Series, Span, StartBench, Unit, clean_up_and_exit, engine, nfs, serve_nothing,
+    strip_chart,
 };
 use cli::output::Output;
 use cli::table::{Column, Table};
 use cli::{
     BenchCommand, BenchCompareCommand, BenchEngineArguments, BenchFuseArguments, BenchNfsArguments,
-    BenchNodeArguments, BenchRaidArguments, BenchStartArguments,
+    BenchNodeArguments, BenchRaidArguments, BenchStartArguments, BenchStreamsArguments,
 };
 use platform::thread::spawn;
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt as _;
@@ -40,6 +42,7 @@ pub(crate) fn run(command: &BenchCommand) -> Result<Output, AdminError> {
     let report = match command {
         BenchCommand::Engine(arguments) => run_engine(arguments)?,
         BenchCommand::Nfs { arguments, strip_chart } => run_nfs(arguments, strip_chart.as_deref())?,
+        BenchCommand::Streams(arguments) => run_streams(arguments)?,
         BenchCommand::Raid(arguments) => run_raid(arguments)?,
         BenchCommand::Freespace(arguments) => freespace::run(arguments)?,
         BenchCommand::Fuse(arguments) => run_fuse(arguments)?,
@@ -149,6 +152,15 @@ fn run_fuse(arguments: &BenchFuseArguments) -> Result<Report, AdminError> {
     bench::fuse(&bench, &mut progress).map_err(failed)
 }
 
+fn run_streams(arguments: &BenchStreamsArguments) -> Result<Report, AdminError> {
+    let BenchStreamsArguments { directory, only, seconds, rounds, .. } = arguments.clone();
+    let BenchStreamsArguments { file_size, memory, journal_size, .. } = *arguments;
+    let arguments =
+        BenchNodeArguments { directory, only, seconds, rounds, file_size, memory, journal_size };
+    let (bench, _removed) = node_bench(arguments)?;
+    bench::streams(&bench, &mut progress).map_err(failed)
+}
+
 fn run_start(arguments: &BenchStartArguments) -> Result<Report, AdminError> {
     let BenchStartArguments { directory, only, rounds, data, files, memory, journal_size } =
         arguments.clone();
@@ -214,6 +226,7 @@ fn output(report: &Report) -> Output {
         "notes": report.notes,
         "records": records,
         "num_records": records.len(),
+        "spans": report.spans.iter().map(span).collect::<Vec<_>>(),
     });
     let mut lines = vec![String::new()];
     lines.extend(report.notes.iter().cloned());
@@ -289,6 +302,23 @@ fn record(row: &Row) -> Value {
         "unit": row.unit.base(),
         "figures": series(&row.ours),
         "beside": row.beside.iter().map(beside).collect::<Vec<_>>(),
+    })
+}
+
+fn span(span: &Span) -> Value {
+    let means = |sums: &BTreeMap<String, u64>| -> Value {
+        let mean = |sum: &u64| Value::from(span.mean_millionths(*sum));
+        sums.iter().map(|(name, sum)| (name.clone(), mean(sum))).collect()
+    };
+    json!({
+        "load": span.load,
+        "nanoseconds": span.nanoseconds,
+        "processor_nanoseconds": span.processor_nanoseconds,
+        "samples": span.samples,
+        "running_threads_millionths": means(&span.running),
+        "asleep_threads_millionths": means(&span.asleep),
+        "waiting_millionths": means(&span.waiting),
+        "busy_millionths": means(&span.busy),
     })
 }
 

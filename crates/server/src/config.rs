@@ -9,6 +9,7 @@
 //!                                      # "object:/DIRECTORY?size=1TiB": disks of objects, made
 //!                                      # with this size if they are not there
 //! memory = "4GiB"                      # hard cap for the whole server; default 1GiB
+//! populate_at_start = false            # take the memory before anybody uses the node; the default
 //! journal = "file:/var/lib/stroop/journal"   # default: on the disks of each aggregate; a list of
 //!                                      # up to 3 places is a copy in each: ["/dev/a", "/dev/b"]
 //! journal_size = "256MiB"              # of each aggregate's journal; the default
@@ -83,6 +84,7 @@ const SECTIONS: [(&str, &[&str]); 3] = [
             "state_dir",
             "disks",
             "memory",
+            "populate_at_start",
             "journal",
             "journal_size",
             "workers",
@@ -144,6 +146,8 @@ pub struct Config {
     pub disks: Vec<DiskPattern>,
     /// Hard cap for the server's memory.
     pub memory: ByteSize,
+    /// Whether the memory is populated at the start, and not when the node is used.
+    pub populate_at_start: bool,
     /// Where journals are: a copy of each in every place.
     pub journals: Vec<Journal>,
     /// How large a journal on the disks of a new aggregate is; `None` if a place is named. Where it
@@ -207,6 +211,7 @@ impl Config {
             name: node_name(&node)?,
             disks: disk_patterns(&node, base)?,
             memory: memory(&node)?,
+            populate_at_start: node.boolean("populate_at_start")?.unwrap_or(false),
             journals: journals(&node, base, &state_directory)?,
             journal_on_disks: journal_on_disks(&node)?,
             disk_timeout_seconds: disk_timeout(&node)?,

@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod activity;
 mod audit;
 mod bench_command;
 mod check_command;

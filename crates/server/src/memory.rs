@@ -103,6 +103,16 @@ pub(crate) fn live_blocks() -> u64 {
     ALLOCATOR.live_blocks()
 }
 
+/// The most blocks that lived at one time.
+pub(crate) fn peak_blocks() -> u64 {
+    ALLOCATOR.peak_blocks()
+}
+
+/// Has a little more of the memory for `blocks_max` blocks populated; whether there is more to do.
+pub(crate) fn populate(blocks_max: u64) -> bool {
+    ALLOCATOR.populate(blocks_max)
+}
+
 /// Memory that one of them takes.
 pub(crate) const BLOCK_BYTES: u64 = BLOCK_FOOTPRINT_BYTES;
 
@@ -118,9 +128,12 @@ pub(crate) fn report(cap_bytes: u64, (cached, dirty): (u64, u64), meter_bytes: u
         .map(|(name, blocks)| MemoryConsumer::new(name, blocks * BLOCK_BYTES))
         .into_iter()
         .collect();
-    consumers.push(MemoryConsumer::new("spare", peak.saturating_sub(live) * BLOCK_BYTES));
+    let populated_bytes = ALLOCATOR.populated_bytes();
+    let spare_bytes = peak.saturating_sub(live) * BLOCK_BYTES + populated_bytes;
+    consumers.push(MemoryConsumer::new("spare", spare_bytes));
     consumers.push(MemoryConsumer::new("metrics", meter_bytes));
-    let other = used_bytes.saturating_sub(peak * BLOCK_BYTES + meter_bytes);
+    let blocks_bytes = peak * BLOCK_BYTES + populated_bytes;
+    let other = used_bytes.saturating_sub(blocks_bytes + meter_bytes);
     consumers.push(MemoryConsumer::new("other", other));
     MemoryUse { limit_bytes: cap_bytes, used_bytes, peak_bytes, consumers }
 }

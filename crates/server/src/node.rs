@@ -15,6 +15,7 @@
 //! reports it, and the others are served.
 
 mod journals;
+mod populating;
 mod threads;
 mod watchdog;
 
@@ -33,11 +34,13 @@ use management::{AuditFailure, JournalPlaces, Management, Parts, Process, Waits}
 use platform::DiskOpener;
 use platform::linux::{DiskOpener as LinuxDiskOpener, IoEngineKind, SystemClock, SystemEntropy};
 use platform::watched::{Watch, WatchedOpener};
+use populating::Populating;
 use server::config::Config;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use threads::{Threads, WATCH_INTERVAL, Watcher};
+pub(crate) use threads::Watcher;
+use threads::{Threads, WATCH_INTERVAL};
 
 /// A consistency point begins at the latest this long after the one before: what a client wrote
 /// without asking for stability is lost by a crash only within it.
@@ -61,6 +64,7 @@ pub(crate) struct Node {
     management: Arc<Management>,
     front_ends: Arc<FrontEnds>,
     threads: Threads,
+    populating: Option<Populating>,
     watcher: Option<Watcher>,
     watchdog: Option<Watcher>,
     nfs: Option<nfs::Server>,
@@ -114,11 +118,12 @@ pub(crate) fn start(config: &Config, shutdown: &Shutdown) -> Result<Node, AdminE
     let openers = Openers::new(Arc::new(files), config)?;
     memory::keep_little(config.memory.0);
     let shares = Shares::of(config.memory.0);
+    let engine_bytes = shares.engine_bytes.saturating_sub(openers.memory_bytes());
     let configuration = Configuration {
         clock: Arc::new(SystemClock),
         entropy: Arc::new(SystemEntropy),
         logs: Arc::clone(&journals) as Arc<dyn LogProvider>,
-        memory_bytes: shares.engine_bytes.saturating_sub(openers.memory_bytes()),
+        memory_bytes: engine_bytes,
         cp_interval_nanoseconds: CP_INTERVAL_NANOSECONDS,
         tuning: Tuning::default(),
     };
@@ -158,6 +163,7 @@ pub(crate) fn start(config: &Config, shutdown: &Shutdown) -> Result<Node, AdminE
         management,
         front_ends,
         threads,
+        populating: None,
         watcher: None,
         watchdog: None,
         nfs: None,
@@ -174,6 +180,9 @@ pub(crate) fn start(config: &Config, shutdown: &Shutdown) -> Result<Node, AdminE
         node.front_ends.bring_mounts_back();
         node.front_ends.await_mounts();
         node.watchdog = watchdog::start(&node.engine, node.threads.ticks()).map_err(failed)?;
+        let blocks_max = Engine::blocks_max(engine_bytes, memory::BLOCK_BYTES);
+        let populating = Populating::start(blocks_max, config.populate_at_start);
+        node.populating = Some(populating.map_err(failed)?);
         Ok(())
     });
     match served {
@@ -209,8 +218,18 @@ impl Node {
     /// If its last consistency points fail. Nothing is lost then that was acknowledged: the next
     /// start replays the log.
     pub(crate) fn stop(self) -> Result<(), AdminError> {
-        let Self { engine, management, front_ends, mut threads, watcher, watchdog, nfs, audit: _ } =
-            self;
+        let Self {
+            engine,
+            management,
+            front_ends,
+            mut threads,
+            populating,
+            watcher,
+            watchdog,
+            nfs,
+            audit: _,
+        } = self;
+        populating.into_iter().for_each(Populating::stop);
         for watcher in [watchdog, watcher].into_iter().flatten() {
             watcher.stop();
         }

@@ -1,8 +1,9 @@
 //! `stroop serve`: a node from start to stop.
 //!
-//! Order of the start: configuration, log, state directory, lock, signals, metrics (which say that
-//! the server is starting), node (which mounts the aggregates and replays their logs), admin
-//! socket, READY. The stop goes the other way, and ends with the node's last consistency points.
+//! Order of the start: configuration, log, state directory, lock, signals, the file of what threads
+//! do (if it is asked for), metrics (which say that the server is starting), node (which mounts the
+//! aggregates and replays their logs), admin socket, READY. The stop goes the other way, and ends
+//! with the node's last consistency points.
 //!
 //! Invariants: nothing is touched before the lock is held; root serves no state directory of
 //! another user; what was started is stopped, in reverse order, whatever fails.
@@ -10,10 +11,10 @@
 use crate::directory::{DirectoryOwner, make_directory};
 use crate::init::SERVICE_UNIT;
 use crate::lock::StateLock;
-use crate::node::Node;
+use crate::node::{Node, Watcher};
 use crate::notify::notify;
 use crate::shutdown::Shutdown;
-use crate::{logging, node};
+use crate::{activity, logging, node};
 use admin_api::{AdminError, Code};
 use admin_server::{AdminServer, AdminServerError};
 use cli::ServeArguments;
@@ -52,22 +53,30 @@ pub(crate) fn serve(arguments: &ServeArguments, config_path: &Path) -> Result<()
         workers = config.workers,
         "starting"
     );
-    let metrics = serve_metrics(&config)?;
-    let node = node::start(&config, &shutdown)?;
+    let activity = arguments.activity.as_deref().map(activity::start).transpose()?;
+    let served = serve_node(&config, &shutdown);
+    activity.into_iter().for_each(Watcher::stop);
+    served?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// From the metrics to the node's last consistency points.
+fn serve_node(config: &Config, shutdown: &Shutdown) -> Result<(), AdminError> {
+    let metrics = serve_metrics(config)?;
+    let node = node::start(config, shutdown)?;
     if let Some(metrics) = &metrics {
         let address = metrics.local_address();
         tracing::info!(%address, "metrics are shown over HTTP");
         metrics.ready(Arc::new(node.metrics(address)));
     }
-    let served = serve_until_asked_to_stop(&config, &node, &shutdown);
+    let served = serve_until_asked_to_stop(config, &node, shutdown);
     if let Some(metrics) = &metrics {
         metrics.stopping();
     }
     let stopped = node.stop();
     drop(metrics);
-    served.and(stopped)?;
-    tracing::info!("stopped");
-    Ok(())
+    served.and(stopped)
 }
 
 /// Root's server makes files that the service's user could not open: with one start by root the

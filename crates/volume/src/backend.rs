@@ -11,6 +11,7 @@ use cowfs::reader::{Progress, Reader, Stop, Wait};
 use cowfs::space::Space;
 use ondisk::identity::crc32c;
 use ondisk::pointer::{DualPointer, PhysicalPointer};
+use platform::stage::{self, Stage};
 use raid::BlockWrite;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -73,8 +74,10 @@ impl DualBackend<'_> {
     }
 
     fn put(&mut self, address: DualPointer, block: BlockRef, place: BlockPlace) -> DualPointer {
+        let checking = stage::enter(Stage::Checksum);
         let checksum = DualPointer::check_of(&block, place.content);
         let whole = if place.content == Content::Data { checksum } else { crc32c(&block) };
+        drop(checking);
         let DualPointer { vvbn, pvbn, .. } = address;
         let owner = block_owner(&place, vvbn, self.cp);
         let known = (checksum, place.class());

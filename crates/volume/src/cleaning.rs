@@ -22,6 +22,7 @@ use cowfs::reader::{Progress, Reader, Stop};
 use ondisk::pointer::DualPointer;
 use ondisk::root::{FileSystemRoot, VOL_INFO_VVBN, VolInfo};
 use platform::mutation::{self, Rule};
+use platform::stage::{self, Stage};
 use rustc_hash::FxHashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -198,6 +199,7 @@ impl FlexibleVolume {
         side: &mut VbnSide,
         cleaning: &mut VolumeCleaning,
     ) -> Progress<()> {
+        let _stage = stage::enter(Stage::Clean);
         let reader = Reader { cache: &aggregate.parts.cache, held: &cleaning.held };
         let cp = cleaning.context.cp;
         let mut backend = DualBackend { aggregate, holdings: &mut cleaning.holdings, cp };

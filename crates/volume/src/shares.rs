@@ -17,6 +17,7 @@ use cowfs::image::ImageFiles;
 use cowfs::pointer::{BlockPlace, Pointer};
 use cowfs::reader::{HeldBlocks, Progress, Reader, Stop};
 use ondisk::pointer::DualPointer;
+use platform::stage::{self, Stage};
 use platform::sync::Mutex;
 use std::collections::VecDeque;
 use units::{BlockRef, CpNumber, Pvbn, Vvbn};
@@ -95,6 +96,7 @@ impl Share {
     /// # Errors
     /// What to wait for; then run again.
     pub fn run(&mut self, aggregate: &Aggregate, cp: CpNumber) -> Progress<()> {
+        let _stage = stage::enter(Stage::Clean);
         let reader = Reader { cache: &aggregate.parts.cache, held: &self.held };
         let backend = DualBackend { aggregate, holdings: &mut self.holdings, cp };
         let (numbers, written) = (&mut self.numbers, &mut self.written);

@@ -33,6 +33,7 @@ use group::{Filling, GroupAreas};
 use ondisk::identity::REGION_DATA_BLOCKS;
 use ondisk::pointer::PhysicalPointer;
 use ondisk::top_areas::top_areas_block;
+use platform::stage::{self, Stage};
 use raid::{BlockStore, Geometry, GroupGeometry, Location, TetrisId};
 use rustc_hash::FxHashMap;
 use std::collections::hash_map::Entry;
@@ -315,6 +316,7 @@ impl Refill {
         store: &dyn BlockStore,
         reader: &Reader<'_>,
     ) -> Progress<Vec<Pvbn>> {
+        let _stage = stage::enter(Stage::Allocate);
         let geometry = store.geometry();
         loop {
             if self.is_full[tier as usize] {

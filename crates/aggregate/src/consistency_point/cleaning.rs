@@ -18,6 +18,7 @@ use affinity::{Access, Outcome};
 use cowfs::image::ImageCleaner;
 use cowfs::reader::{HeldBlocks, Reader, Stop};
 use platform::mutation::{self, Rule};
+use platform::stage::{self, Stage};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use units::CpNumber;
@@ -51,6 +52,7 @@ fn clean(aggregate: &Arc<Aggregate>, access: &mut Access<'_>, stock_held: &HeldB
     if aggregate.is_failed() {
         return Outcome::Done;
     }
+    let _stage = stage::enter(Stage::CleanAggregate);
     let cp = aggregate.running_cp();
     let side = aggregate.block_side.write(access);
     if side.cleaning.is_none() {

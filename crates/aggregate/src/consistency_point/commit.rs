@@ -19,6 +19,7 @@ use affinity::Access;
 use cowfs::image::GivenUp;
 use cowfs::logical::CleanedInode;
 use ondisk::pointer::PhysicalPointer;
+use platform::stage::{self, Stage};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -194,6 +195,7 @@ impl Commit<'_, '_> {
 
 /// Has the image in memory be the one that was written.
 pub(crate) fn commit(aggregate: &Arc<Aggregate>, access: &mut Access<'_>, cp: CpNumber) {
+    let _stage = stage::enter(Stage::Freeze);
     if aggregate.is_failed() {
         return;
     }

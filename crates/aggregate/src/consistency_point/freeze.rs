@@ -13,6 +13,7 @@ use crate::service::aggregate::Aggregate;
 use crate::service::member::{Cleaning, FreezeContext};
 use crate::service::state::Phase;
 use affinity::Access;
+use platform::stage::{self, Stage};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -125,6 +126,7 @@ impl Freeze<'_, '_> {
 
 /// Begins a consistency point.
 pub(crate) fn freeze(aggregate: &Arc<Aggregate>, access: &mut Access<'_>) {
+    let _stage = stage::enter(Stage::Freeze);
     let (actions, waiting, forced) = {
         let mut state = aggregate.state.lock();
         if state.phase == Phase::Failed {

@@ -98,7 +98,8 @@ pub fn freespace(
     figures: &[FreespaceFigure],
     progress: &mut dyn FnMut(&str),
 ) -> Result<Report, BenchError> {
-    let mut report = Report { machine: Machine::here(), rows: Vec::new(), notes: Vec::new() };
+    let (machine, rows, notes, spans) = (Machine::here(), Vec::new(), Vec::new(), Vec::new());
+    let mut report = Report { machine, rows, notes, spans };
     for figure in figures {
         let (rows, note) = match figure {
             FreespaceFigure::Caches => figure6::run(bench, progress)?,

@@ -11,7 +11,7 @@ mod files;
 use crate::leftovers::{self, Leftover, Mountpoint};
 use crate::machine::Machine;
 use crate::node::BenchError;
-use crate::process::{NodeBench, NodeProcess, Process, VOLUME, wait_until};
+use crate::process::{NodeBench, NodeProcess, NodeShape, Process, VOLUME, wait_until};
 use crate::summary::{Beside, Report, Role, Row, Series};
 use files::{CASES, Case};
 use std::os::unix::process::CommandExt as _;
@@ -84,7 +84,7 @@ pub fn fuse(bench: &NodeBench, progress: &mut dyn FnMut(&str)) -> Result<Report,
     }
     let rows = measure(bench, &cases, &sides, &mut notes, progress)?;
     drop((nothing, removed));
-    Ok(Report { machine, rows, notes })
+    Ok(Report { machine, rows, notes, spans: Vec::new() })
 }
 
 fn failed(load: &str, side: &Side, error: &std::io::Error) -> BenchError {
@@ -103,7 +103,7 @@ fn selected(bench: &NodeBench) -> Result<Vec<Case>, BenchError> {
 }
 
 fn mount(bench: &NodeBench) -> Result<Mounted, BenchError> {
-    let node = NodeProcess::start(bench)?;
+    let node = NodeProcess::start(bench, NodeShape::default())?;
     let mounted = Mounted { node, mountpoint: Mountpoint::at(directory(bench, "mnt")?) };
     mounted.node.command(&["mount", VOLUME, &mounted.place()])?;
     Ok(mounted)

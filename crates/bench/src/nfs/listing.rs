@@ -10,7 +10,7 @@ use super::session::Session;
 use super::start::target;
 use crate::machine::Machine;
 use crate::node::BenchError;
-use crate::process::{NodeBench, NodeProcess, VOLUME};
+use crate::process::{NodeBench, NodeProcess, NodeShape, VOLUME};
 use crate::summary::{Report, Row, Series, Unit};
 use platform::Clock;
 use platform::linux::SystemClock;
@@ -30,7 +30,7 @@ pub fn listing(bench: &NodeBench, progress: &mut dyn FnMut(&str)) -> Result<Repo
     let machine = Machine::here();
     let mut notes = Vec::new();
     progress("making files");
-    let mut node = NodeProcess::start(bench)?;
+    let mut node = NodeProcess::start(bench, NodeShape::default())?;
     let failed = |stopped: super::driver::Stopped| stopped.error("readdirplus", "stroop");
     let directory = Session::open(target(&node), 0)?.listing().map_err(failed)?;
     let mountpoint = bench.directory.join("mnt");
@@ -69,7 +69,7 @@ pub fn listing(bench: &NodeBench, progress: &mut dyn FnMut(&str)) -> Result<Repo
         Row { load, unit: Unit::Duration, ours: Series::of(rounds), beside: Vec::new() }
     };
     let rows = LOADS.into_iter().zip(times).map(row).collect();
-    Ok(Report { machine, rows, notes })
+    Ok(Report { machine, rows, notes, spans: Vec::new() })
 }
 
 /// Times in nanoseconds on a first mount, on one after it, and again on that.

@@ -63,7 +63,7 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    fn of(measured: Measured, scale: f64) -> Self {
+    pub(super) fn of(measured: Measured, scale: f64) -> Self {
         let rate = measured.rate() * scale;
         let Measured { latencies, client_nanoseconds, .. } = measured;
         Self { rate, latencies, client_nanoseconds }
@@ -108,8 +108,10 @@ impl Case {
         match self {
             Self::GetAttributes(depth) => get_attributes(session, depth, nanoseconds).map(one),
             Self::Lookup(depth) => lookup(session, depth, nanoseconds).map(one),
-            Self::Read(depth) => read(session, depth, nanoseconds).map(one),
-            Self::Write(how, depth) => write(session, how, depth, nanoseconds).map(one),
+            Self::Read(depth) => read_random(session, depth, nanoseconds).map(one),
+            Self::Write(how, depth) => {
+                write_random(session, how, depth, (u64::MAX, Some(nanoseconds))).map(one)
+            }
             Self::ReadSequential => {
                 let measured = read_sequential(session, nanoseconds)?;
                 Ok(vec![Sample::of(measured, f64::from(LARGE_BYTES))])
@@ -141,7 +143,12 @@ fn lookup(session: &mut Session, depth: usize, time: u64) -> Result<Measured, St
     run(&mut session.connections, depth, Some(time), &mut load)
 }
 
-fn read(session: &mut Session, depth: usize, time: u64) -> Result<Measured, Stopped> {
+/// Reads of random blocks of the file.
+pub(super) fn read_random(
+    session: &mut Session,
+    depth: usize,
+    time: u64,
+) -> Result<Measured, Stopped> {
     let (file, blocks) = (session.file, session.file_bytes / u64::from(SMALL_BYTES));
     let mut numbers = Numbers::new(1);
     let call = |_, call: Call<'_>| {
@@ -164,11 +171,12 @@ fn whole_write(mut reply: Reply<'_>, bytes: u32, how: Stability) -> Result<(), M
     }
 }
 
-fn write(
+/// Writes of random blocks of the file: so many, and no longer than so long.
+pub(super) fn write_random(
     session: &mut Session,
     how: Stability,
     depth: usize,
-    time: u64,
+    (count, time): (u64, Option<u64>),
 ) -> Result<Measured, Stopped> {
     let (file, blocks) = (session.file, session.file_bytes / u64::from(SMALL_BYTES));
     let mut numbers = Numbers::new(3);
@@ -176,8 +184,8 @@ fn write(
         call.write(&file, numbers.next(blocks) * u64::from(SMALL_BYTES), SMALL_BYTES, how);
     };
     let reply = |reply: Reply<'_>| whole_write(reply, SMALL_BYTES, how);
-    let mut load = Each::new(u64::MAX, call, reply);
-    let measured = run(&mut session.connections, depth, Some(time), &mut load)?;
+    let mut load = Each::new(count, call, reply);
+    let measured = run(&mut session.connections, depth, time, &mut load)?;
     session.commit()?;
     Ok(measured)
 }

@@ -10,6 +10,7 @@
 //! | `limit` | the server that does nothing |
 //! | `listing` | `ls -l` of a large directory, over NFS and on a mount |
 //! | `start` | how long a node takes until it serves again |
+//! | `streams` | files larger than memory, in order, and where the time goes |
 //! | `strip` | the chart of latencies and consistency points |
 //! | `ganesha` | the peer of [`compare_nfs`] |
 //!
@@ -25,17 +26,19 @@ mod listing;
 mod loads;
 mod session;
 mod start;
+mod streams;
 mod strip;
 pub(crate) mod wire;
 
 pub use limit::serve_nothing;
 pub use listing::listing;
 pub use start::{StartBench, start};
+pub use streams::streams;
 pub use strip::strip_chart;
 
 use crate::machine::Machine;
 use crate::node::BenchError;
-use crate::process::{NodeBench, NodeProcess, Process, VOLUME, start_limit};
+use crate::process::{NodeBench, NodeProcess, NodeShape, Process, VOLUME, start_limit};
 use crate::summary::{Beside, Report, Role, Row, Series};
 use loads::{CASES, Case, Sample};
 use session::{Kind, Session, Target};
@@ -107,7 +110,7 @@ fn with_peer(
         sides.push(Session::open(target, bench.node.file.0)?);
     }
     let rows = measure(bench, &cases, &mut sides, progress)?;
-    Ok(Report { machine, rows, notes })
+    Ok(Report { machine, rows, notes, spans: Vec::new() })
 }
 
 /// The cases with a line that was asked for.
@@ -127,7 +130,7 @@ fn our_server(bench: &NfsBench) -> Result<(Option<NodeProcess>, Target), BenchEr
         let (nfs, mount, path) = (*address, *address, path.clone());
         return Ok((None, Target { name, kind: Kind::Real, nfs, mount, path }));
     }
-    let node = NodeProcess::start(&bench.node)?;
+    let node = NodeProcess::start(&bench.node, NodeShape::default())?;
     let (nfs, mount, path) = (node.address, node.address, format!("/{VOLUME}"));
     Ok((Some(node), Target { name, kind: Kind::Real, nfs, mount, path }))
 }

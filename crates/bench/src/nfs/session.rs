@@ -99,7 +99,20 @@ impl Session {
         Self::prepare(target, file_bytes).map_err(|stopped| stopped.error("preparing", &name))
     }
 
+    /// The same with an empty file, which loads are to fill.
+    pub fn open_empty(target: Target, file_bytes: u64) -> Result<Self, BenchError> {
+        let name = target.name.clone();
+        Self::make(target, file_bytes).map_err(|stopped| stopped.error("preparing", &name))
+    }
+
     fn prepare(target: Target, file_bytes: u64) -> Result<Self, Stopped> {
+        let mut session = Self::make(target, file_bytes)?;
+        session.write_all()?;
+        session.read_all()?;
+        Ok(session)
+    }
+
+    fn make(target: Target, file_bytes: u64) -> Result<Self, Stopped> {
         // Not all the same, so that nothing is gained by noticing.
         let payload: Vec<u8> = (0..LARGE_BYTES).map(|number| (number * 7 / 3) as u8).collect();
         let payload: Arc<[u8]> = payload.into();
@@ -110,8 +123,6 @@ impl Session {
             Self { target, connections, directory, file, file_bytes, payload, listing };
         session.directory = session.new_directory()?;
         session.file = session.new_file()?;
-        session.write_all()?;
-        session.read_all()?;
         Ok(session)
     }
 

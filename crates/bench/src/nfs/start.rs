@@ -14,7 +14,7 @@ use super::wire::{Call, Malformed, Reply, Stability};
 use crate::machine::Machine;
 use crate::node::BenchError;
 use crate::numbers::Numbers;
-use crate::process::{NodeBench, NodeProcess, VOLUME};
+use crate::process::{NodeBench, NodeProcess, NodeShape, VOLUME};
 use crate::summary::{Report, Row, Series, Unit};
 
 /// Calls in flight while a half is filled.
@@ -78,7 +78,7 @@ pub fn start(bench: &StartBench, progress: &mut dyn FnMut(&str)) -> Result<Repor
         let known = "kill, stop".to_owned();
         return Err(BenchError::NoLoad { known });
     }
-    Ok(Report { machine, rows, notes })
+    Ok(Report { machine, rows, notes, spans: Vec::new() })
 }
 
 /// A node of our own as sessions find it.
@@ -101,7 +101,7 @@ fn killed(
         ("start", Unit::Duration),
     ];
     let mut series = figures.map(|_| Vec::new());
-    let mut node = NodeProcess::start(bench)?;
+    let mut node = NodeProcess::start(bench, NodeShape::default())?;
     for round in 1..=bench.rounds {
         progress(&format!("kill amid {}: round {round} of {}", fill.name(), bench.rounds));
         let mut session = Session::open(target(&node), FILE_BYTES)?;
@@ -163,7 +163,7 @@ fn stopped(
     rows: &mut Vec<Row>,
     progress: &mut dyn FnMut(&str),
 ) -> Result<(), BenchError> {
-    let mut node = NodeProcess::start(&bench.node)?;
+    let mut node = NodeProcess::start(&bench.node, NodeShape::default())?;
     let mut written = 0;
     let mut files = 0;
     let last = (bench.node.file.0, bench.files);

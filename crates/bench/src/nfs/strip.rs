@@ -224,7 +224,7 @@ fn report(
         format!("{points} consistency points began; one ran for {} ms in all", busy / 1_000_000),
         format!("chart: {}", file.display()),
     ];
-    Report { machine, rows, notes }
+    Report { machine, rows, notes, spans: Vec::new() }
 }
 
 fn x(nanoseconds: f64) -> f64 {

@@ -20,6 +20,8 @@ pub enum BenchCommand {
         #[arg(long, value_name = "FILE.svg")]
         strip_chart: Option<PathBuf>,
     },
+    /// A file larger than memory over NFS, in order, beside the bare disk; and where the time goes
+    Streams(BenchStreamsArguments),
     /// RAID by itself on file-backed disks: parity, full stripes, reads without disks, rebuild
     Raid(BenchRaidArguments),
     /// What the choice of free space costs on models of drives, beside the FreeSpace paper
@@ -93,6 +95,33 @@ pub struct BenchFuseArguments {
     /// What benches of a node have in common.
     #[command(flatten)]
     pub node: BenchNodeArguments,
+}
+
+/// `stroop bench streams`.
+#[derive(Args, Clone, Debug)]
+pub struct BenchStreamsArguments {
+    /// Where to make disks; they take up to three and a half times the file, and are removed
+    /// [default: a temporary one]
+    #[arg(long, value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+    /// Only the loads with one of these in their name, with a comma between
+    #[arg(long, value_name = "PART", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// How long a round of random reads takes
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = parse_seconds)]
+    pub seconds: Duration,
+    /// Rounds, each with a node of its own; the median counts
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = parse_count)]
+    pub rounds: usize,
+    /// Size of the file: several times the memory
+    #[arg(long, value_name = "SIZE", default_value = "4G")]
+    pub file_size: ByteSize,
+    /// The node's memory for caches and buffers
+    #[arg(long, value_name = "SIZE", default_value = "1G")]
+    pub memory: ByteSize,
+    /// The node's journal
+    #[arg(long, value_name = "SIZE", default_value = "256M")]
+    pub journal_size: ByteSize,
 }
 
 /// `stroop bench start`.

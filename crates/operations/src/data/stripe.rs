@@ -32,6 +32,7 @@ use file_service::permission::is_up_to_list;
 use file_service::rules::attributes::atime_is_due;
 use file_service::{Attributes, FileHandle, ReadData, Stability, calls};
 use platform::mutation::{self, Rule};
+use platform::stage::{self, Stage};
 use std::ops::Range;
 use std::sync::Arc;
 use units::{BLOCK_SIZE, Block, BlockNumber, BlockRef, Fbn, InodeNumber, SnapshotId, Timestamp};
@@ -128,6 +129,7 @@ pub fn read<P: Pointer>(
         return Ok(InStripe::Reroute);
     }
     request.check(&attributes)?;
+    let _stage = stage::enter(Stage::Find);
     let range = request.range(environment, &attributes);
     let blocks = touched(range.start, range.end);
     let key = logical.key(number);
@@ -263,6 +265,7 @@ pub fn write<'s, P: Pointer>(
     let mut cost = BlockCost::default();
     let base = Base { logical, inode, number, reader };
     let dirty_file = stripe.active.get(&number);
+    let copying = stage::enter(Stage::Copy);
     for fbn in blocks.start.until(blocks.end) {
         let is_dirty = cost.add::<P>(dirty_file, number, fbn);
         let change = if is_dirty {
@@ -272,6 +275,7 @@ pub fn write<'s, P: Pointer>(
         };
         changes.extend(missing.note(change)?.map(|change| (fbn, change)));
     }
+    drop(copying);
     missing.check()?;
     if !changes.is_empty() && logical.shared.aggregate.dirty.is_full() {
         return Err(Stop::Wait(Wait::Room).into());
@@ -372,6 +376,7 @@ impl<P: Pointer> StripeWrite<'_, P> {
 
     /// Puts the blocks in; how many were not dirty before.
     fn put_blocks(&mut self) -> u64 {
+        let _stage = stage::enter(Stage::Overlay);
         let logged = self.record.is_some();
         let (number, offset) = (self.number, self.request.call.offset);
         let mut added = 0;

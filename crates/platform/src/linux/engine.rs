@@ -80,6 +80,7 @@ impl IoEngine {
     }
 
     pub(super) fn submit(&self, transfer: Transfer) {
+        transfer.begin();
         if transfer.is_durable_write() {
             return self.durable.submit(transfer);
         }

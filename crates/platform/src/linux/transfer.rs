@@ -5,8 +5,11 @@
 //! after the transfer has let go of the file.
 
 use crate::linux::file::DiskFile;
+use crate::linux::window::Admission;
+use crate::stage::{self, Queue, Stage};
 use crate::{DiskError, ReadDone, WriteDone};
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use units::{BLOCK_SIZE, BLOCK_SIZE_U64, Block, BlockRef};
@@ -17,8 +20,9 @@ const VECTORS_MAX: usize = 1024;
 const SECTOR_BYTES: usize = 512;
 
 pub(super) enum Body {
+    /// The blocks hold nothing before the kernel has filled them.
     Read {
-        blocks: Vec<BlockRef>,
+        blocks: Vec<Arc<MaybeUninit<Block>>>,
         done: ReadDone,
     },
     /// `durable`: each call returns when what it wrote is durable.
@@ -38,6 +42,8 @@ pub(super) struct Transfer {
     first_block: u64,
     body: Body,
     moved_bytes: usize,
+    /// How it passed its device's window.
+    admission: Admission,
     /// Whether the call under way is direct I/O: then it is owed a retry without.
     is_direct: bool,
     vectors: Vec<libc::iovec>,
@@ -69,12 +75,7 @@ impl Transfer {
         count: usize,
         done: ReadDone,
     ) -> Self {
-        let blocks = std::iter::repeat_with(|| {
-            // SAFETY: a block is an array of bytes, for which zeros are a value.
-            unsafe { Arc::<Block>::new_zeroed().assume_init() }
-        })
-        .take(count)
-        .collect();
+        let blocks = std::iter::repeat_with(Arc::new_uninit).take(count).collect();
         Self::new(file, first_block, Body::Read { blocks, done })
     }
 
@@ -93,13 +94,15 @@ impl Transfer {
     }
 
     fn new(file: Arc<DiskFile>, first_block: u64, body: Body) -> Self {
-        Self { file, first_block, body, moved_bytes: 0, is_direct: false, vectors: Vec::new() }
+        let (moved_bytes, admission, is_direct) = (0, Admission::default(), false);
+        Self { file, first_block, body, moved_bytes, admission, is_direct, vectors: Vec::new() }
     }
 
     /// Whether it needs no system call at all: a read or write of nothing.
     pub(super) fn is_empty(&self) -> bool {
         match &self.body {
-            Body::Read { blocks, .. } | Body::Write { blocks, .. } => blocks.is_empty(),
+            Body::Read { blocks, .. } => blocks.is_empty(),
+            Body::Write { blocks, .. } => blocks.is_empty(),
             Body::Flush { .. } => false,
         }
     }
@@ -107,7 +110,8 @@ impl Transfer {
     /// Blocks that it moves.
     pub(super) fn block_count(&self) -> usize {
         match &self.body {
-            Body::Read { blocks, .. } | Body::Write { blocks, .. } => blocks.len(),
+            Body::Read { blocks, .. } => blocks.len(),
+            Body::Write { blocks, .. } => blocks.len(),
             Body::Flush { .. } => 0,
         }
     }
@@ -115,6 +119,34 @@ impl Transfer {
     /// Whether it counts for its device's window: a write that nobody outside waits for.
     fn is_windowed(&self) -> bool {
         matches!(&self.body, Body::Write { blocks, durable: false, .. } if !blocks.is_empty())
+    }
+
+    /// Where it is counted while it is in the device; what passes a window is counted there.
+    const fn queue(&self) -> Option<Queue> {
+        match &self.body {
+            Body::Read { .. } => Some(Queue::DeviceReads),
+            Body::Write { durable: true, .. } => Some(Queue::DurableWrites),
+            Body::Write { .. } => None,
+            Body::Flush { .. } => Some(Queue::DeviceFlushes),
+        }
+    }
+
+    /// It is on its way to the device. It has to pass [`Self::release`] later.
+    pub(super) fn begin(&self) {
+        let Some(queue) = self.queue() else { return };
+        queue.add(1);
+        if queue != Queue::DeviceFlushes {
+            self.file.window.begin_urgent();
+        }
+    }
+
+    /// It is over.
+    fn end(&self) {
+        let Some(queue) = self.queue() else { return };
+        queue.add(-1);
+        if queue != Queue::DeviceFlushes {
+            self.file.window.end_urgent();
+        }
     }
 
     /// Passes its device's window, or stays there.
@@ -126,9 +158,18 @@ impl Transfer {
         file.window.admit(self)
     }
 
-    /// Leaves its device's window, when it is over: what enters instead.
+    /// Leaves its device, when it is over, and the device's window: what enters instead.
     pub(super) fn release(&self) -> Vec<Self> {
-        if self.is_windowed() { self.file.window.release(self.block_count()) } else { Vec::new() }
+        self.end();
+        if !self.is_windowed() {
+            return Vec::new();
+        }
+        self.file.window.release(self.block_count(), self.admission)
+    }
+
+    /// It passes its device's window.
+    pub(super) const fn note_admission(&mut self, admission: Admission) {
+        self.admission = admission;
     }
 
     /// Whether it is to be durable at its end.
@@ -150,7 +191,7 @@ impl Transfer {
                     let Some(block) = Arc::get_mut(block) else {
                         unreachable!("buffers of a read are not shared before it completes")
                     };
-                    self.vectors.push(vector(block.bytes_mut().as_mut_ptr()));
+                    self.vectors.push(vector(block.as_mut_ptr().cast()));
                 }
             }
             Body::Write { blocks, .. } => {
@@ -227,10 +268,15 @@ impl Transfer {
 
     /// Tells the owner. The file is let go first: an owner that reopens the disk finds it free.
     pub(super) fn finish(self, result: Result<(), DiskError>) {
+        let _stage = stage::enter(Stage::Complete);
         let Self { file, body, .. } = self;
         drop(file);
         match body {
-            Body::Read { blocks, done } => done(result.map(|()| blocks)),
+            Body::Read { blocks, done } => {
+                // SAFETY: a read is successful when the kernel has moved all bytes of all blocks.
+                let filled = |block: Arc<MaybeUninit<Block>>| unsafe { block.assume_init() };
+                done(result.map(|()| blocks.into_iter().map(filled).collect()));
+            }
             Body::Write { blocks, done, .. } => {
                 drop(blocks);
                 done(result);

@@ -9,6 +9,7 @@
 use crate::DiskError;
 use crate::linux::engine::AbortOnPanic;
 use crate::linux::transfer::{Call, Progress, Transfer};
+use crate::stage::{self, Stage};
 use crate::sync::Mutex;
 use crate::thread;
 use io_uring::{IoUring, opcode, squeue, types};
@@ -101,7 +102,10 @@ impl Driver {
             }
             self.arm_poll();
             self.enter_ready(&mut ended);
-            match self.ring.submit_and_wait(usize::from(ended.is_empty())) {
+            let submitting = stage::enter(Stage::Submit);
+            let submitted = self.ring.submit_and_wait(usize::from(ended.is_empty()));
+            drop(submitting);
+            match submitted {
                 Ok(_) => {}
                 // EBUSY and EAGAIN: the kernel wants completions reaped first.
                 Err(error)
@@ -143,6 +147,7 @@ impl Driver {
         while let Some(slot) = self.free.last().copied() {
             let Some(mut transfer) = self.ready.pop_front() else { break };
             if transfer.is_empty() {
+                self.ready.extend(transfer.release());
                 ended.push((transfer, Ok(())));
                 continue;
             }

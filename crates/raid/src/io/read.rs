@@ -10,6 +10,7 @@ use media::Device;
 use ondisk::identity::REGION_DATA_BLOCKS;
 use platform::DiskError;
 use platform::completion::gather;
+use platform::stage::{self, Stage};
 use std::sync::Arc;
 use units::{BlockNumber, BlockRef, Pvbn};
 
@@ -91,8 +92,12 @@ impl Io {
                 None => start.checksums,
             };
             let row = location.row();
+            let holds = |block: &BlockRef| {
+                let _stage = stage::enter(Stage::Prove);
+                read.proof.holds(read.pvbn, row, block, checksums.as_ref())
+            };
             match block {
-                Some(block) if read.proof.holds(read.pvbn, row, &block, checksums.as_ref()) => {
+                Some(block) if holds(&block) => {
                     done(Ok(block));
                 }
                 _ => io.reconstruct(read, location, done),
@@ -206,8 +211,12 @@ impl Run {
                 continue;
             }
             let checksums = at(CHECKSUM_ROW).or(start.checksums.as_ref());
+            let holds = |block: &BlockRef| {
+                let _stage = stage::enter(Stage::Prove);
+                proof.holds(pvbn, location.row(), block, checksums)
+            };
             match at(location.row()) {
-                Some(block) if proof.holds(pvbn, location.row(), block, checksums) => {
+                Some(block) if holds(block) => {
                     part(Ok(Arc::clone(block)));
                 }
                 _ => io.reconstruct(BlockRead { pvbn, proof }, location, part),

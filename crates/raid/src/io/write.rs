@@ -15,6 +15,7 @@ use crate::stripe::{
 };
 use ondisk::identity::{BlockIdentity, ChecksumBlock, crc32c};
 use platform::mutation::{self, Rule};
+use platform::stage::{self, Stage};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Block, BlockRef, zero_block};
@@ -82,7 +83,9 @@ impl Io {
             state.cache.advance_generation(tetris);
             batch
         };
+        let preparing = stage::enter(Stage::Parity);
         let write = BatchWrite::new(self, tetris, number, &batch, missing);
+        drop(preparing);
         // Before the group diverges from a disk that is not there its labels say so.
         self.members.write_labels(tetris.group);
         self.ask(write);
@@ -101,12 +104,15 @@ impl Io {
             // with more disks away than parity covers nothing may be written in its place.
             return self.finish_batch(&write, &[]);
         }
+        let preparing = stage::enter(Stage::Parity);
         let Some(stable) = write.stable(self, answer) else {
+            drop(preparing);
             // Old parity is not right, or what it was made of: all else is read.
             write.modified = RowSet::EMPTY;
             return self.ask(write);
         };
         let mut plan = write.plan(self, answer, &stable);
+        drop(preparing);
         {
             let counters = &mut self.state.lock().counters;
             counters.tetris_writes += 1;

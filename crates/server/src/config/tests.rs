@@ -22,6 +22,7 @@ name = "nas1"
 state_dir = "/srv/stroop"
 disks = ["/dev/disk/by-id/ata-*", "file:disks/*.img"]
 memory = "4GiB"
+populate_at_start = true
 journal = "file:/fast/journal"
 journal_size = "1G"
 workers = 3
@@ -38,7 +39,7 @@ grace = "2m"
     assert_eq!(config.disks.len(), 2);
     assert_eq!(config.disks[0], DiskPattern::Devices("/dev/disk/by-id/ata-*".to_owned()));
     assert_eq!(config.disks[1], DiskPattern::Files("/etc/stroop/disks/*.img".to_owned()));
-    assert_eq!(config.memory, ByteSize(4 << 30));
+    assert_eq!((config.memory, config.populate_at_start), (ByteSize(4 << 30), true));
     let journal = Journal::Directory { path: "/fast/journal".into(), size: ByteSize(1 << 30) };
     assert_eq!(config.journals, [journal]);
     assert_eq!(config.workers, 3);
@@ -53,7 +54,7 @@ fn an_empty_file_is_all_defaults() {
     let config = parse("").unwrap();
     assert_eq!(config.state_directory, Path::new(STATE_DIRECTORY));
     assert_eq!(config.admin_socket, Path::new("/var/lib/stroop/admin.sock"));
-    assert_eq!(config.memory, ByteSize(MEMORY_BYTES_DEFAULT));
+    assert_eq!((config.memory, config.populate_at_start), (ByteSize(MEMORY_BYTES_DEFAULT), false));
     assert_eq!((config.nfs, config.metrics), (None, None));
     assert_eq!((config.nfs_rpcbind, config.nfs_grace_seconds), (false, 90));
     assert!(config.disks.is_empty() && config.workers >= 1 && !config.name.is_empty());
@@ -189,6 +190,7 @@ fn the_defaults_of_the_sample_are_those_of_the_server() {
         format!("disk_timeout = \"{}s\"", config.disk_timeout_seconds),
         format!("grace = \"{}s\"", config.nfs_grace_seconds),
         format!("rpcbind = {}", config.nfs_rpcbind),
+        format!("populate_at_start = {}", config.populate_at_start),
         format!("state_dir = \"{}\"", config.state_directory.display()),
         format!("admin_socket = \"{}\"", config.admin_socket.display()),
     ] {

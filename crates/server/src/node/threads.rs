@@ -25,7 +25,13 @@ const TICK_INTERVAL: Duration = Duration::from_millis(50);
 pub(crate) const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Whether the ticker shall end.
-type Ending = Arc<(Mutex<bool>, Condvar)>;
+pub(super) type Ending = Arc<(Mutex<bool>, Condvar)>;
+
+/// Has a thread end that waits for it.
+pub(super) fn end((ending, changed): &(Mutex<bool>, Condvar)) {
+    *ending.lock() = true;
+    changed.notify_all();
+}
 
 /// The threads.
 pub(crate) struct Threads {
@@ -88,9 +94,7 @@ impl Threads {
 
     /// Ends the ticker: from now on consistency points come only when they are asked for.
     pub(crate) fn stop_ticking(&mut self) {
-        let (ending, changed) = &*self.ending;
-        *ending.lock() = true;
-        changed.notify_all();
+        end(&self.ending);
         if let Some(ticker) = self.ticker.take() {
             join(ticker);
         }
@@ -147,14 +151,12 @@ impl Watcher {
 
     /// Ends it, and waits for what it is doing.
     pub(crate) fn stop(self) {
-        let (ending, changed) = &*self.ending;
-        *ending.lock() = true;
-        changed.notify_all();
+        end(&self.ending);
         join(self.thread);
     }
 }
 
-fn join(thread: JoinHandle<()>) {
+pub(super) fn join(thread: JoinHandle<()>) {
     // A panic has ended the process already (see `logging`); in tests it is worth a panic here.
     assert!(thread.join().is_ok(), "a thread of the node panicked");
 }

@@ -134,6 +134,54 @@ fn the_smallest_cap_holds_over_ten_times_the_cache() {
     stays_within(64, 320);
 }
 
+/// Memory that is there for blocks, whether they hold something or not, and all that the operating
+/// system counts for the server.
+fn blocks_and_used_bytes(place: &Place) -> (u64, u64) {
+    let memory = &place.json(&["status"])["memory"];
+    let of_blocks = |name: &str| ["clean", "dirty", "moving", "spare"].contains(&name);
+    let consumers = memory["consumers"].as_array().unwrap().iter();
+    let consumers = consumers.filter(|consumer| of_blocks(consumer["name"].as_str().unwrap()));
+    let blocks = consumers.map(|consumer| consumer["bytes"].as_u64().unwrap()).sum();
+    (blocks, memory["used_bytes"].as_u64().unwrap())
+}
+
+/// Of 128 MiB some 68 are for blocks.
+const POPULATED_BYTES: u64 = 64 << 20;
+
+#[test]
+fn memory_is_there_from_the_start_where_the_configuration_says_so() {
+    let place = Place::with_disks("1x64M", "128M");
+    let config = place.path("stroop.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    assert!(text.contains("[node]\n"), "{text}");
+    fs::write(&config, text.replace("[node]\n", "[node]\npopulate_at_start = true\n")).unwrap();
+    let server = place.serve();
+    loop {
+        let (blocks, used) = blocks_and_used_bytes(&place);
+        assert!(used <= 128 << 20, "{used}");
+        if blocks >= POPULATED_BYTES {
+            assert!(used >= blocks, "{used} bytes are in memory, and of them {blocks}");
+            break;
+        }
+    }
+    server.stop();
+}
+
+#[test]
+fn memory_is_there_once_a_node_is_used_and_not_before() {
+    let place = Place::with_disks("1x512M", "128M");
+    let server = place.serve();
+    place.ok(&["aggr", "create", "a1", "--disks", "1", "--raid", "none"]);
+    let export = "127.0.0.1:rw:none:insecure";
+    place.ok(&["volume", "create", "home", "--size", "256M", "--export", export]);
+    let (blocks, _) = blocks_and_used_bytes(&place);
+    assert!(blocks < 16 << 20, "unused: {blocks}");
+    // More than what makes it a node that is used, and less than all, though it is written twice.
+    nfs_load(&place, 0, 180);
+    while blocks_and_used_bytes(&place).0 < POPULATED_BYTES {}
+    server.stop();
+}
+
 #[test]
 fn a_cap_below_the_minimum_is_refused() {
     let place = Place::with_disks("4x64M", "1G");

@@ -1,0 +1,284 @@
+//! Streams: files much larger than the node's memory, written and read in order over NFS, beside
+//! the bare disk; and where the time goes meanwhile.
+//!
+//! Each round has a node of its own, so that the first stream finds a server that has not touched
+//! its memory yet (*fresh*) and a later one finds one that has (*warm*). The node writes down what
+//! its threads do (`stroop serve --activity`), and a load's part of that is told with its rate.
+//!
+//! Invariants: a write is timed until its COMMIT is answered; what is read in order was not in the
+//! node's memory, of which the file is several times as much, but for its end.
+
+mod activity;
+mod bare;
+
+use super::driver::{Measured, Stopped, run};
+use super::loads::{Sample, read_random, write_random};
+use super::session::{Each, Kind, LARGE_BYTES, LARGE_DEPTH, Session, Target};
+use super::wire::{Call, Malformed, Reply, Stability};
+use crate::machine::Machine;
+use crate::node::BenchError;
+use crate::process::{NodeBench, NodeProcess, NodeShape, VOLUME};
+use crate::summary::{Beside, Report, Role, Row, Series, Span, Unit};
+use activity::Trace;
+use bare::BareDisk;
+use platform::Clock as _;
+use platform::linux::SystemClock;
+use units::BLOCK_SIZE_U64;
+
+/// What is done to a node, in this order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Load {
+    WriteFresh,
+    /// Not measured: the second time that the file is written.
+    Rewrite,
+    WriteWarm,
+    Read,
+    /// Random blocks, a quarter as many as the file has.
+    Overwrite,
+    ReadAged,
+    ReadRandom,
+}
+
+impl Load {
+    const ALL: [Self; 7] = [
+        Self::WriteFresh,
+        Self::Rewrite,
+        Self::WriteWarm,
+        Self::Read,
+        Self::Overwrite,
+        Self::ReadAged,
+        Self::ReadRandom,
+    ];
+
+    /// Its name; none if it is not measured.
+    const fn name(self) -> Option<&'static str> {
+        match self {
+            Self::WriteFresh => Some("write fresh"),
+            Self::Rewrite => None,
+            Self::WriteWarm => Some("write warm"),
+            Self::Read => Some("read cold"),
+            Self::Overwrite => Some("overwrite 4K"),
+            Self::ReadAged => Some("read cold aged"),
+            Self::ReadRandom => Some("read 4K cold"),
+        }
+    }
+
+    const fn unit(self) -> Unit {
+        match self {
+            Self::Overwrite | Self::ReadRandom => Unit::Operations,
+            _ => Unit::Bytes,
+        }
+    }
+
+    fn run(self, session: &mut Session, nanoseconds: u64) -> Result<Sample, Stopped> {
+        let bytes = f64::from(LARGE_BYTES);
+        let quarter = session.file_bytes / BLOCK_SIZE_U64 / 4;
+        match self {
+            Self::WriteFresh | Self::Rewrite | Self::WriteWarm => {
+                Ok(Sample::of(write(session)?, bytes))
+            }
+            Self::Read | Self::ReadAged => Ok(Sample::of(read(session)?, bytes)),
+            Self::Overwrite => {
+                let begin = SystemClock.monotonic_nanoseconds();
+                let how = Stability::Unstable;
+                let written = write_random(session, how, SMALL_DEPTH, (quarter, None))?;
+                let nanoseconds = SystemClock.monotonic_nanoseconds() - begin;
+                Ok(Sample::of(Measured { nanoseconds, ..written }, 1.0))
+            }
+            Self::ReadRandom => {
+                Ok(Sample::of(read_random(session, SMALL_DEPTH, nanoseconds)?, 1.0))
+            }
+        }
+    }
+
+    /// The same on the bare disk.
+    fn run_bare(self, disk: &BareDisk, nanoseconds: u64) -> Result<Option<f64>, BenchError> {
+        match self {
+            Self::WriteFresh | Self::WriteWarm => disk.write().map(Some),
+            Self::Read | Self::ReadAged => disk.read().map(Some),
+            Self::Overwrite | Self::Rewrite => Ok(None),
+            Self::ReadRandom => disk.read_random(SMALL_DEPTH, nanoseconds).map(Some),
+        }
+    }
+}
+
+/// Calls in flight of random loads.
+const SMALL_DEPTH: usize = 32;
+
+/// The aggregates that are measured.
+const SHAPES: [(&str, NodeShape); 2] = [
+    ("one disk", NodeShape { disks: 1, raid: "none", activity: true }),
+    ("raid4 3+1", NodeShape { disks: 4, raid: "raid4", activity: true }),
+];
+
+/// A load on one shape of node, in all rounds.
+struct Line {
+    name: String,
+    load: Load,
+    ours: Series,
+    bare: Series,
+    span: Span,
+}
+
+/// Runs the bench; `progress` is told what goes on.
+///
+/// # Errors
+/// [`BenchError`].
+pub fn streams(bench: &NodeBench, progress: &mut dyn FnMut(&str)) -> Result<Report, BenchError> {
+    let machine = Machine::here();
+    let mut shapes: Vec<(NodeShape, Vec<Line>)> = Vec::new();
+    for (shape_name, shape) in SHAPES {
+        let line = |load: Load| {
+            let name = format!("{} on {shape_name}", load.name()?);
+            let (ours, bare, span) = Default::default();
+            let span = Span { load: name.clone(), ..span };
+            bench.wants(&name).then_some(Line { name, load, ours, bare, span })
+        };
+        let lines: Vec<Line> = Load::ALL.into_iter().filter_map(line).collect();
+        if !lines.is_empty() {
+            shapes.push((shape, lines));
+        }
+    }
+    if shapes.is_empty() {
+        let each = |name: &str| SHAPES.map(|(shape, _)| format!("{name} on {shape}")).join(", ");
+        let known = Load::ALL.into_iter().filter_map(Load::name).map(each);
+        return Err(BenchError::NoLoad { known: known.collect::<Vec<_>>().join(", ") });
+    }
+    for round in 1..=bench.rounds {
+        for (shape, lines) in &mut shapes {
+            let told = format!("round {round} of {}", bench.rounds);
+            run_round(bench, *shape, lines, &mut |what| progress(&format!("{what}: {told}")))?;
+        }
+    }
+    let lines: Vec<Line> = shapes.into_iter().flat_map(|(_, lines)| lines).collect();
+    let notes = lines.iter().map(|line| line.span.to_string()).collect();
+    let (mut rows, mut spans) = (Vec::new(), Vec::new());
+    for Line { name, load, ours, bare, span } in lines {
+        let limit = Beside { name: "bare disk".to_owned(), role: Role::Limit, series: bare };
+        let beside = if limit.series.rounds.is_empty() { Vec::new() } else { vec![limit] };
+        rows.push(Row { load: name, unit: load.unit(), ours, beside });
+        spans.push(span);
+    }
+    Ok(Report { machine, rows, notes, spans })
+}
+
+/// One round on a node of its own, up to the last load that was asked for.
+fn run_round(
+    bench: &NodeBench,
+    shape: NodeShape,
+    lines: &mut [Line],
+    progress: &mut dyn FnMut(&str),
+) -> Result<(), BenchError> {
+    let last = lines.iter().map(|line| line.load as usize).max().unwrap_or(0);
+    // Made before it is used, so that what is wrong with it costs no round; it is sparse.
+    let disk = BareDisk::create(&bench.directory, bench.file.0)?;
+    {
+        let node = NodeProcess::start(bench, shape)?;
+        let (nfs, mount, path) = (node.address, node.address, format!("/{VOLUME}"));
+        let target = Target { name: "stroop".to_owned(), kind: Kind::Real, nfs, mount, path };
+        let mut session = Session::open_empty(target, bench.file.0)?;
+        let mut trace = Trace::open(&node.activity())?;
+        for load in Load::ALL.into_iter().take(last + 1) {
+            let line = lines.iter_mut().find(|line| line.load == load);
+            let name = line.as_ref().map_or("preparing", |line| &line.name);
+            progress(name);
+            let begin = SystemClock.monotonic_nanoseconds();
+            let sample = load.run(&mut session, bench.round_nanoseconds);
+            let sample = sample.map_err(|stopped| stopped.error(name, "stroop"))?;
+            let end = SystemClock.monotonic_nanoseconds();
+            if let Some(line) = line {
+                super::note(&mut line.ours, &sample);
+                trace.add(&mut line.span, begin..end)?;
+            }
+        }
+    }
+    // After the node, whose disks are gone then: a round needs room for one of both at a time.
+    progress("the bare disk");
+    for load in Load::ALL.into_iter().take(last + 1) {
+        let line = lines.iter_mut().find(|line| line.load == load);
+        // What is not measured is done where a later load needs it.
+        let needed = line.is_some() || load == Load::WriteFresh;
+        if let Some(rate) = needed.then(|| load.run_bare(&disk, bench.round_nanoseconds)) {
+            let rate = rate?;
+            line.into_iter().for_each(|line| line.bare.rounds.extend(rate));
+        }
+    }
+    Ok(())
+}
+
+/// The whole file in order, and COMMIT.
+fn write(session: &mut Session) -> Result<Measured, Stopped> {
+    let begin = SystemClock.monotonic_nanoseconds();
+    let (file, count) = (session.file, session.file_bytes / u64::from(LARGE_BYTES));
+    let call = |number: u64, call: Call<'_>| {
+        let offset = number * u64::from(LARGE_BYTES);
+        call.write(&file, offset, LARGE_BYTES, Stability::Unstable);
+    };
+    let mut load = Each::new(count, call, |mut reply: Reply<'_>| {
+        let (written, _) = reply.written()?;
+        if written == LARGE_BYTES { Ok(()) } else { Err(Malformed) }
+    });
+    let measured = run(&mut session.connections, LARGE_DEPTH, None, &mut load)?;
+    session.commit()?;
+    let nanoseconds = SystemClock.monotonic_nanoseconds() - begin;
+    Ok(Measured { nanoseconds, ..measured })
+}
+
+/// The whole file in order.
+fn read(session: &mut Session) -> Result<Measured, Stopped> {
+    let (file, count) = (session.file, session.file_bytes / u64::from(LARGE_BYTES));
+    let call = |number: u64, call: Call<'_>| {
+        call.read(&file, number * u64::from(LARGE_BYTES), LARGE_BYTES);
+    };
+    let mut load =
+        Each::new(
+            count,
+            call,
+            |mut reply: Reply<'_>| {
+                if reply.read()? == LARGE_BYTES { Ok(()) } else { Err(Malformed) }
+            },
+        );
+    run(&mut session.connections, LARGE_DEPTH, None, &mut load)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nfs::serve_nothing;
+    use platform::thread::spawn;
+    use std::net::{Ipv4Addr, TcpListener};
+
+    #[test]
+    fn every_load_gets_through_to_a_server_and_is_counted() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let nfs = listener.local_addr().unwrap();
+        // It ends with the test's process.
+        let _serving = spawn("limit", move || serve_nothing(&listener)).unwrap();
+        let (name, path) = ("limit".to_owned(), "/".to_owned());
+        let target = Target { name, kind: Kind::Limit, nfs, mount: nfs, path };
+        let mut session = Session::open_empty(target, 4 << 20).unwrap();
+        for load in Load::ALL {
+            let sample = load.run(&mut session, 1_000_000).unwrap();
+            assert!(sample.rate > 0.0 && sample.latencies.total() > 0, "{load:?}");
+        }
+        // A quarter of the file's blocks, each once on average.
+        let sample = Load::Overwrite.run(&mut session, 1).unwrap();
+        assert_eq!(sample.latencies.total(), 256);
+    }
+
+    #[test]
+    fn a_load_that_is_called_otherwise_is_refused_before_anything_is_made() {
+        let bench = NodeBench {
+            program: std::path::PathBuf::new(),
+            directory: std::path::PathBuf::new(),
+            only: vec!["no such".to_owned()],
+            round_nanoseconds: 1,
+            rounds: 1,
+            file: units::ByteSize(1),
+            memory: units::ByteSize(1),
+            journal: units::ByteSize(1),
+        };
+        let refused = streams(&bench, &mut |_| {}).unwrap_err().to_string();
+        assert!(refused.contains("read 4K cold on raid4 3+1"), "{refused}");
+    }
+}

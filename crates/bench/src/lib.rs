@@ -45,8 +45,8 @@ pub use latency::Latencies;
 pub use leftovers::{Scratch, clean_up_and_exit};
 pub use machine::Machine;
 pub use nfs::{
-    NfsBench, StartBench, compare_nfs, listing, nfs, peer_missing, serve_nothing, start, streams,
-    strip_chart,
+    NfsBench, StartBench, compare_nfs, compare_streams, listing, nfs, peer_missing, serve_nothing,
+    start, streams, strip_chart,
 };
 pub use node::BenchError;
 pub use operation::{OPERATIONS, OPERATIONS_MAX, run_operation};

@@ -42,11 +42,19 @@ pub(crate) fn run(command: &BenchCommand) -> Result<Output, AdminError> {
     let report = match command {
         BenchCommand::Engine(arguments) => run_engine(arguments)?,
         BenchCommand::Nfs { arguments, strip_chart } => run_nfs(arguments, strip_chart.as_deref())?,
-        BenchCommand::Streams(arguments) => run_streams(arguments)?,
+        BenchCommand::Streams(arguments) => {
+            let (bench, _removed) = streams_bench(arguments)?;
+            bench::streams(&bench, &mut progress).map_err(failed)?
+        }
         BenchCommand::Raid(arguments) => run_raid(arguments)?,
         BenchCommand::Freespace(arguments) => freespace::run(arguments)?,
         BenchCommand::Fuse(arguments) => run_fuse(arguments)?,
         BenchCommand::Compare(BenchCompareCommand::Nfs(arguments)) => compare_nfs(arguments)?,
+        BenchCommand::Compare(BenchCompareCommand::Streams(arguments)) => {
+            let apart = go_apart()?;
+            let (bench, _removed) = streams_bench(arguments)?;
+            bench::compare_streams(&bench, apart, &mut progress).map_err(failed)?
+        }
         BenchCommand::List(arguments) => {
             let (bench, _removed) = node_bench(arguments.clone())?;
             bench::listing(&bench, &mut progress).map_err(failed)?
@@ -111,7 +119,9 @@ fn run_nfs(arguments: &BenchNfsArguments, chart: Option<&Path>) -> Result<Report
     }
 }
 
-fn compare_nfs(arguments: &BenchNfsArguments) -> Result<Report, AdminError> {
+/// Has this program go on in namespaces of its own, if there is a peer for that; whether it is in
+/// some.
+fn go_apart() -> Result<bool, AdminError> {
     let apart = std::env::var_os(APART).is_some();
     if !apart && bench::peer_missing().is_none() {
         // Only comes back if it cannot be done: this program goes on in the namespaces.
@@ -121,6 +131,11 @@ fn compare_nfs(arguments: &BenchNfsArguments) -> Result<Report, AdminError> {
         let error = command.env(APART, "yes").exec();
         progress(&format!("cannot make namespaces: {error}"));
     }
+    Ok(apart)
+}
+
+fn compare_nfs(arguments: &BenchNfsArguments) -> Result<Report, AdminError> {
+    let apart = go_apart()?;
     let (bench, _removed) = nfs_bench(arguments)?;
     bench::compare_nfs(&bench, apart, &mut progress).map_err(failed)
 }
@@ -152,13 +167,12 @@ fn run_fuse(arguments: &BenchFuseArguments) -> Result<Report, AdminError> {
     bench::fuse(&bench, &mut progress).map_err(failed)
 }
 
-fn run_streams(arguments: &BenchStreamsArguments) -> Result<Report, AdminError> {
+fn streams_bench(arguments: &BenchStreamsArguments) -> Result<(NodeBench, Scratch), AdminError> {
     let BenchStreamsArguments { directory, only, seconds, rounds, .. } = arguments.clone();
     let BenchStreamsArguments { file_size, memory, journal_size, .. } = *arguments;
     let arguments =
         BenchNodeArguments { directory, only, seconds, rounds, file_size, memory, journal_size };
-    let (bench, _removed) = node_bench(arguments)?;
-    bench::streams(&bench, &mut progress).map_err(failed)
+    node_bench(arguments)
 }
 
 fn run_start(arguments: &BenchStartArguments) -> Result<Report, AdminError> {

@@ -1,7 +1,8 @@
 //! The peer: nfs-ganesha on XFS on a loop device, as Debian packages them.
 //!
 //! It wants rpcbind and fixed ports, so it runs in network and mount namespaces of its own, and so
-//! does whoever talks to it: `bench compare nfs` starts itself again inside of them.
+//! does whoever talks to it: `bench compare nfs` and `bench compare streams` start themselves again
+//! inside of them.
 //!
 //! Invariants: what was started is killed, and the namespace's mounts go with it; the image is in
 //! the bench's directory. Fails: with a sentence that says what is missing, and then the other

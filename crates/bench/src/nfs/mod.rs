@@ -12,7 +12,7 @@
 //! | `start` | how long a node takes until it serves again |
 //! | `streams` | files larger than memory, in order, and where the time goes |
 //! | `strip` | the chart of latencies and consistency points |
-//! | `ganesha` | the peer of [`compare_nfs`] |
+//! | `ganesha` | the peer of [`compare_nfs`] and [`compare_streams`] |
 //!
 //! Invariants: every server is a process of its own and is reached over TCP, the one that does
 //! nothing too; rounds of a load go round the servers in turns, so that all of them see the same
@@ -33,7 +33,7 @@ pub(crate) mod wire;
 pub use limit::serve_nothing;
 pub use listing::listing;
 pub use start::{StartBench, start};
-pub use streams::streams;
+pub use streams::{compare_streams, streams};
 pub use strip::strip_chart;
 
 use crate::machine::Machine;
@@ -80,17 +80,21 @@ pub fn compare_nfs(
     apart: bool,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Report, BenchError> {
-    let left_out = peer_missing().or_else(|| {
-        let sentence = "nfs-ganesha is left out: this is not in namespaces of its own";
-        (!apart).then(|| sentence.to_owned())
-    });
-    if let Some(note) = left_out {
+    if let Some(note) = left_out(apart) {
         return with_peer(bench, None, vec![note], progress);
     }
     progress("starting nfs-ganesha");
     let peer = ganesha::start(&bench.node.directory, bench.node.disk_bytes() * 2)?;
     let note = "peer: nfs-ganesha, FSAL VFS, on XFS on a loop device of a file beside our disks";
     with_peer(bench, Some(&peer.target), vec![note.to_owned()], progress)
+}
+
+/// Why the peer is left out, if it is: with `apart` this is in namespaces of its own.
+fn left_out(apart: bool) -> Option<String> {
+    peer_missing().or_else(|| {
+        let sentence = "nfs-ganesha is left out: this is not in namespaces of its own";
+        (!apart).then(|| sentence.to_owned())
+    })
 }
 
 fn with_peer(

@@ -5,6 +5,9 @@
 //! its memory yet (*fresh*) and a later one finds one that has (*warm*). The node writes down what
 //! its threads do (`stroop serve --activity`), and a load's part of that is told with its rate.
 //!
+//! A peer has a file of its own in each round, and the system's page cache, which is emptied before
+//! it reads.
+//!
 //! Invariants: a write is timed until its COMMIT is answered; what is read in order was not in the
 //! node's memory, of which the file is several times as much, but for its end.
 
@@ -12,6 +15,7 @@ mod activity;
 mod bare;
 
 use super::driver::{Measured, Stopped, run};
+use super::ganesha;
 use super::loads::{Sample, read_random, write_random};
 use super::session::{Each, Kind, LARGE_BYTES, LARGE_DEPTH, Session, Target};
 use super::wire::{Call, Malformed, Reply, Stability};
@@ -23,6 +27,7 @@ use activity::Trace;
 use bare::BareDisk;
 use platform::Clock as _;
 use platform::linux::SystemClock;
+use std::ops::Range;
 use units::BLOCK_SIZE_U64;
 
 /// What is done to a node, in this order.
@@ -91,6 +96,11 @@ impl Load {
         }
     }
 
+    /// Whether nothing of the file is to be in memory when it begins.
+    const fn is_cold(self) -> bool {
+        matches!(self, Self::Read | Self::ReadAged | Self::ReadRandom)
+    }
+
     /// The same on the bare disk.
     fn run_bare(self, disk: &BareDisk, nanoseconds: u64) -> Result<Option<f64>, BenchError> {
         match self {
@@ -102,6 +112,8 @@ impl Load {
     }
 }
 
+/// The peer's name.
+const PEER: &str = "ganesha";
 /// Calls in flight of random loads.
 const SMALL_DEPTH: usize = 32;
 
@@ -117,22 +129,57 @@ struct Line {
     load: Load,
     ours: Series,
     bare: Series,
+    peer: Series,
     span: Span,
 }
+
+/// Keeps what came of a load in its line: the sample, and when it was taken.
+type Note<'a> = dyn FnMut(&mut Line, &Sample, Range<u64>) -> Result<(), BenchError> + 'a;
 
 /// Runs the bench; `progress` is told what goes on.
 ///
 /// # Errors
 /// [`BenchError`].
 pub fn streams(bench: &NodeBench, progress: &mut dyn FnMut(&str)) -> Result<Report, BenchError> {
+    with_peer(bench, None, Vec::new(), progress)
+}
+
+/// The same with nfs-ganesha on XFS in turns with ours. With `apart` the caller is in network and
+/// mount namespaces of its own; otherwise the peer is left out, and the report says why.
+///
+/// # Errors
+/// [`BenchError`].
+pub fn compare_streams(
+    bench: &NodeBench,
+    apart: bool,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Report, BenchError> {
+    if let Some(note) = super::left_out(apart) {
+        return with_peer(bench, None, vec![note], progress);
+    }
+    progress("starting nfs-ganesha");
+    // A file for each round and shape, and room for what XFS keeps.
+    let files = bench.rounds as u64 * SHAPES.len() as u64 + 2;
+    let peer = ganesha::start(&bench.directory, bench.file.0 * files)?;
+    let note = "peer: nfs-ganesha, FSAL VFS, on XFS on a loop device of a file beside our disks, with \
+                the page cache of the machine, emptied before each load that reads";
+    with_peer(bench, Some(&peer.target), vec![note.to_owned()], progress)
+}
+
+fn with_peer(
+    bench: &NodeBench,
+    peer: Option<&Target>,
+    mut notes: Vec<String>,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Report, BenchError> {
     let machine = Machine::here();
     let mut shapes: Vec<(NodeShape, Vec<Line>)> = Vec::new();
     for (shape_name, shape) in SHAPES {
         let line = |load: Load| {
             let name = format!("{} on {shape_name}", load.name()?);
-            let (ours, bare, span) = Default::default();
+            let (ours, bare, peer, span) = Default::default();
             let span = Span { load: name.clone(), ..span };
-            bench.wants(&name).then_some(Line { name, load, ours, bare, span })
+            bench.wants(&name).then_some(Line { name, load, ours, bare, peer, span })
         };
         let lines: Vec<Line> = Load::ALL.into_iter().filter_map(line).collect();
         if !lines.is_empty() {
@@ -147,15 +194,25 @@ pub fn streams(bench: &NodeBench, progress: &mut dyn FnMut(&str)) -> Result<Repo
     for round in 1..=bench.rounds {
         for (shape, lines) in &mut shapes {
             let told = format!("round {round} of {}", bench.rounds);
-            run_round(bench, *shape, lines, &mut |what| progress(&format!("{what}: {told}")))?;
+            let mut progress = |what: &str| progress(&format!("{what}: {told}"));
+            run_round(bench, *shape, lines, &mut progress)?;
+            if let Some(peer) = peer {
+                let begun = Session::open_empty(peer.clone(), bench.file.0);
+                run_loads(&mut begun?, bench, lines, &mut progress, &mut |line, sample, _| {
+                    super::note(&mut line.peer, sample);
+                    Ok(())
+                })?;
+            }
         }
     }
     let lines: Vec<Line> = shapes.into_iter().flat_map(|(_, lines)| lines).collect();
-    let notes = lines.iter().map(|line| line.span.to_string()).collect();
+    notes.extend(lines.iter().map(|line| line.span.to_string()));
     let (mut rows, mut spans) = (Vec::new(), Vec::new());
-    for Line { name, load, ours, bare, span } in lines {
+    for Line { name, load, ours, bare, peer, span } in lines {
         let limit = Beside { name: "bare disk".to_owned(), role: Role::Limit, series: bare };
-        let beside = if limit.series.rounds.is_empty() { Vec::new() } else { vec![limit] };
+        let peer = Beside { name: PEER.to_owned(), role: Role::Peer, series: peer };
+        let measured = |beside: &Beside| !beside.series.rounds.is_empty();
+        let beside = [limit, peer].into_iter().filter(measured).collect();
         rows.push(Row { load: name, unit: load.unit(), ours, beside });
         spans.push(span);
     }
@@ -169,7 +226,6 @@ fn run_round(
     lines: &mut [Line],
     progress: &mut dyn FnMut(&str),
 ) -> Result<(), BenchError> {
-    let last = lines.iter().map(|line| line.load as usize).max().unwrap_or(0);
     // Made before it is used, so that what is wrong with it costs no round; it is sparse.
     let disk = BareDisk::create(&bench.directory, bench.file.0)?;
     {
@@ -178,32 +234,64 @@ fn run_round(
         let target = Target { name: "stroop".to_owned(), kind: Kind::Real, nfs, mount, path };
         let mut session = Session::open_empty(target, bench.file.0)?;
         let mut trace = Trace::open(&node.activity())?;
-        for load in Load::ALL.into_iter().take(last + 1) {
-            let line = lines.iter_mut().find(|line| line.load == load);
-            let name = line.as_ref().map_or("preparing", |line| &line.name);
-            progress(name);
-            let begin = SystemClock.monotonic_nanoseconds();
-            let sample = load.run(&mut session, bench.round_nanoseconds);
-            let sample = sample.map_err(|stopped| stopped.error(name, "stroop"))?;
-            let end = SystemClock.monotonic_nanoseconds();
-            if let Some(line) = line {
-                super::note(&mut line.ours, &sample);
-                trace.add(&mut line.span, begin..end)?;
-            }
-        }
+        run_loads(&mut session, bench, lines, progress, &mut |line, sample, time| {
+            super::note(&mut line.ours, sample);
+            trace.add(&mut line.span, time)
+        })?;
     }
     // After the node, whose disks are gone then: a round needs room for one of both at a time.
     progress("the bare disk");
-    for load in Load::ALL.into_iter().take(last + 1) {
+    for load in needed(lines) {
         let line = lines.iter_mut().find(|line| line.load == load);
         // What is not measured is done where a later load needs it.
-        let needed = line.is_some() || load == Load::WriteFresh;
-        if let Some(rate) = needed.then(|| load.run_bare(&disk, bench.round_nanoseconds)) {
+        let is_needed = line.is_some() || load == Load::WriteFresh;
+        if let Some(rate) = is_needed.then(|| load.run_bare(&disk, bench.round_nanoseconds)) {
             let rate = rate?;
             line.into_iter().for_each(|line| line.bare.rounds.extend(rate));
         }
     }
     Ok(())
+}
+
+/// The loads up to the last that was asked for.
+fn needed(lines: &[Line]) -> impl Iterator<Item = Load> + use<> {
+    let last = lines.iter().map(|line| line.load as usize).max().unwrap_or(0);
+    Load::ALL.into_iter().take(last + 1)
+}
+
+/// Runs them; `note` is told what came of each that was asked for, and when it ran.
+fn run_loads(
+    session: &mut Session,
+    bench: &NodeBench,
+    lines: &mut [Line],
+    progress: &mut dyn FnMut(&str),
+    note: &mut Note<'_>,
+) -> Result<(), BenchError> {
+    let server = session.target.name.clone();
+    for load in needed(lines) {
+        let line = lines.iter_mut().find(|line| line.load == load);
+        let name = line.as_ref().map_or("preparing", |line| &line.name);
+        progress(&format!("{name}, {server}"));
+        if load.is_cold() && session.target.name == PEER {
+            empty_page_cache()?;
+        }
+        let begin = SystemClock.monotonic_nanoseconds();
+        let sample = load.run(session, bench.round_nanoseconds);
+        let sample = sample.map_err(|stopped| stopped.error(name, &server))?;
+        let end = SystemClock.monotonic_nanoseconds();
+        if let Some(line) = line {
+            note(line, &sample, begin..end)?;
+        }
+    }
+    Ok(())
+}
+
+/// Has the system forget what it has of files; what is not written yet is written first.
+fn empty_page_cache() -> Result<(), BenchError> {
+    let what = "cannot empty the page cache";
+    rustix::fs::sync();
+    let emptied = std::fs::write("/proc/sys/vm/drop_caches", "3");
+    emptied.map_err(|error| BenchError::System { what, error })
 }
 
 /// The whole file in order, and COMMIT.

@@ -47,6 +47,8 @@ pub enum BenchCommand {
 pub enum BenchCompareCommand {
     /// nfs-ganesha on XFS on a loop device; wants root, for namespaces and mounts
     Nfs(BenchNfsArguments),
+    /// The same with a file larger than memory: in order and at random, cold and aged
+    Streams(BenchStreamsArguments),
 }
 
 /// What benches of a node have in common.
@@ -97,11 +99,11 @@ pub struct BenchFuseArguments {
     pub node: BenchNodeArguments,
 }
 
-/// `stroop bench streams`.
+/// `stroop bench streams` and `stroop bench compare streams`.
 #[derive(Args, Clone, Debug)]
 pub struct BenchStreamsArguments {
-    /// Where to make disks; they take up to three and a half times the file, and are removed
-    /// [default: a temporary one]
+    /// Where to make disks; they take up to five times the file, with a peer as much more for each
+    /// round, and are removed [default: a temporary one]
     #[arg(long, value_name = "DIR")]
     pub directory: Option<PathBuf>,
     /// Only the loads with one of these in their name, with a comma between

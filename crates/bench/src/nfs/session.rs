@@ -3,10 +3,12 @@
 //! Invariants: what the loads touch is made before the clock runs; names are never used twice.
 
 use super::connection::Connection;
-use super::driver::{Load, Stopped, run};
+use super::driver::{Load, Measured, Stopped, run};
 use super::limit::DIRECTORY_ENTRIES;
 use super::wire::{Call, Handle, MOUNT, Malformed, Reply, Stability, accepted};
 use crate::node::BenchError;
+use platform::Clock as _;
+use platform::linux::SystemClock;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -181,7 +183,9 @@ impl Session {
         answer.ok_or(Stopped::Malformed)
     }
 
-    fn write_all(&mut self) -> Result<(), Stopped> {
+    /// Writes the whole file in order, and commits it: timed to the end of the COMMIT.
+    pub fn write_all(&mut self) -> Result<Measured, Stopped> {
+        let begin = SystemClock.monotonic_nanoseconds();
         let (file, count) = (self.file, self.file_bytes / u64::from(LARGE_BYTES));
         let write = |number: u64, call: Call<'_>| {
             let offset = number * u64::from(LARGE_BYTES);
@@ -191,8 +195,10 @@ impl Session {
             let (written, _) = reply.written()?;
             if written == LARGE_BYTES { Ok(()) } else { Err(Malformed) }
         });
-        run(&mut self.connections, LARGE_DEPTH, None, &mut load)?;
-        self.commit()
+        let measured = run(&mut self.connections, LARGE_DEPTH, None, &mut load)?;
+        self.commit()?;
+        let nanoseconds = SystemClock.monotonic_nanoseconds() - begin;
+        Ok(Measured { nanoseconds, ..measured })
     }
 
     fn read_all(&mut self) -> Result<(), Stopped> {

@@ -80,7 +80,7 @@ impl Load {
         let quarter = session.file_bytes / BLOCK_SIZE_U64 / 4;
         match self {
             Self::WriteFresh | Self::Rewrite | Self::WriteWarm => {
-                Ok(Sample::of(write(session)?, bytes))
+                Ok(Sample::of(session.write_all()?, bytes))
             }
             Self::Read | Self::ReadAged => Ok(Sample::of(read(session)?, bytes)),
             Self::Overwrite => {
@@ -292,24 +292,6 @@ fn empty_page_cache() -> Result<(), BenchError> {
     rustix::fs::sync();
     let emptied = std::fs::write("/proc/sys/vm/drop_caches", "3");
     emptied.map_err(|error| BenchError::System { what, error })
-}
-
-/// The whole file in order, and COMMIT.
-fn write(session: &mut Session) -> Result<Measured, Stopped> {
-    let begin = SystemClock.monotonic_nanoseconds();
-    let (file, count) = (session.file, session.file_bytes / u64::from(LARGE_BYTES));
-    let call = |number: u64, call: Call<'_>| {
-        let offset = number * u64::from(LARGE_BYTES);
-        call.write(&file, offset, LARGE_BYTES, Stability::Unstable);
-    };
-    let mut load = Each::new(count, call, |mut reply: Reply<'_>| {
-        let (written, _) = reply.written()?;
-        if written == LARGE_BYTES { Ok(()) } else { Err(Malformed) }
-    });
-    let measured = run(&mut session.connections, LARGE_DEPTH, None, &mut load)?;
-    session.commit()?;
-    let nanoseconds = SystemClock.monotonic_nanoseconds() - begin;
-    Ok(Measured { nanoseconds, ..measured })
 }
 
 /// The whole file in order.

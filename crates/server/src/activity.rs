@@ -69,8 +69,9 @@ fn line(activity: &Activity) -> Value {
         time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
     };
     // Without that of this thread, which only looks.
+    let of_this_thread = time(ClockId::ThreadCPUTime);
     let of_process = time(ClockId::ProcessCPUTime);
-    let processor_nanoseconds = of_process.saturating_sub(time(ClockId::ThreadCPUTime));
+    let processor_nanoseconds = of_process.saturating_sub(of_this_thread);
     let stages = |sums: &[u64]| named(Stage::ALL.iter().map(|stage| stage.name()), sums);
     let queues = |sums: &[u64]| named(Queue::ALL.iter().map(|queue| queue.name()), sums);
     json!({

@@ -49,8 +49,10 @@ impl Trace {
             let number = |name: &str| value[name].as_u64().ok_or_else(no_line);
             let (at, processor) = (number("monotonic_ns")?, number("processor_ns")?);
             if time.contains(&self.at_nanoseconds) && time.contains(&at) {
-                span.nanoseconds += at - self.at_nanoseconds;
-                span.processor_nanoseconds += processor - self.processor_nanoseconds;
+                span.nanoseconds += at.saturating_sub(self.at_nanoseconds);
+                // Two clocks, read one after another, make it: it may go back a little.
+                let used = processor.saturating_sub(self.processor_nanoseconds);
+                span.processor_nanoseconds += used;
                 span.samples += number("samples")?;
                 for (name, sums) in [
                     ("running", &mut span.running),
@@ -102,6 +104,12 @@ mod tests {
         let mut span = Span::default();
         trace.add(&mut span, 38..60).unwrap();
         assert_eq!((span.nanoseconds, span.running["copy"]), (10, 4));
+        // Processor time that goes back counts as none.
+        writeln!(file, "{}", line(60, 1).replace("\"processor_ns\":30", "\"processor_ns\":20"))
+            .unwrap();
+        let mut span = Span::default();
+        trace.add(&mut span, 50..70).unwrap();
+        assert_eq!((span.nanoseconds, span.processor_nanoseconds), (10, 0));
         writeln!(file, "[]").unwrap();
         assert!(trace.add(&mut span, 0..1).is_err());
         std::fs::remove_file(path).unwrap();

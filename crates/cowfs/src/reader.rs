@@ -50,7 +50,7 @@ pub struct LoadRequest {
     /// The block's volume and number in it, if it has them: `pvbn` is then a hint, and the volume's
     /// container map knows better when it turns out wrong (decision 12).
     pub virtual_number: Option<(VolumeId, Vvbn)>,
-    /// What it is good for.
+    /// Whether the block is data or metadata.
     pub class: Class,
     /// A client asks for it out of sequence, and may come again: it is worth keeping near.
     pub is_random: bool,

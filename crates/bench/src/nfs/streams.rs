@@ -8,8 +8,8 @@
 //! A peer has a file of its own in each round, and the system's page cache, which is emptied before
 //! it reads.
 //!
-//! Invariants: a write is timed until its COMMIT is answered; what is read in order was not in the
-//! node's memory, of which the file is several times as much, but for its end.
+//! Invariants: a write is timed until its COMMIT is answered; the file is several times the node's
+//! memory, so a load that reads it in order finds little more than its end there.
 
 mod activity;
 mod bare;
@@ -30,7 +30,7 @@ use platform::linux::SystemClock;
 use std::ops::Range;
 use units::BLOCK_SIZE_U64;
 
-/// What is done to a node, in this order.
+/// The loads on a node, in the order in which they run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Load {
     WriteFresh,
@@ -226,7 +226,7 @@ fn run_round(
     lines: &mut [Line],
     progress: &mut dyn FnMut(&str),
 ) -> Result<(), BenchError> {
-    // Made before it is used, so that what is wrong with it costs no round; it is sparse.
+    // The bare disk's file comes first: an error then costs no round. It is sparse.
     let disk = BareDisk::create(&bench.directory, bench.file.0)?;
     {
         let node = NodeProcess::start(bench, shape)?;
@@ -243,7 +243,7 @@ fn run_round(
     progress("the bare disk");
     for load in needed(lines) {
         let line = lines.iter_mut().find(|line| line.load == load);
-        // What is not measured is done where a later load needs it.
+        // Loads that read need the first write, also where its rate was not asked for.
         let is_needed = line.is_some() || load == Load::WriteFresh;
         if let Some(rate) = is_needed.then(|| load.run_bare(&disk, bench.round_nanoseconds)) {
             let rate = rate?;
@@ -286,7 +286,7 @@ fn run_loads(
     Ok(())
 }
 
-/// Has the system forget what it has of files; what is not written yet is written first.
+/// Has the system write its page cache to the disks, and then drop it.
 fn empty_page_cache() -> Result<(), BenchError> {
     let what = "cannot empty the page cache";
     rustix::fs::sync();

@@ -31,7 +31,7 @@ impl Trace {
         Ok(Self { lines, processor_nanoseconds: 0, at_nanoseconds: 0, rest: String::new() })
     }
 
-    /// Adds what was written down in this time to a span. Times only grow from call to call.
+    /// Adds the lines of this time to a span. Each call's time is later than that of the last.
     pub fn add(&mut self, span: &mut Span, time: Range<u64>) -> Result<(), BenchError> {
         let what = "cannot read what the node's threads do";
         loop {

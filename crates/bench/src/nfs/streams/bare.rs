@@ -117,7 +117,7 @@ impl BareDisk {
         Ok(count as f64 * 1e9 / nanoseconds as f64)
     }
 
-    /// Runs `body` on so many threads, each with a number; the sum of what they return.
+    /// Runs `body` on `count` threads, each with a number of its own; the sum of their results.
     fn with_threads(
         &self,
         count: usize,

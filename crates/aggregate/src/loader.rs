@@ -1,7 +1,8 @@
 //! Loading blocks for messages that wait for them.
 //!
-//! Blocks that lie in a row on one disk are read with one request. What arrives goes into the cache
-//! and to the message that waits.
+//! Blocks that lie in a row on one disk are read with one request, and what lies between two that
+//! are near each other with them: a request costs more than a few blocks (decision 55). What
+//! arrives goes into the cache and to the message that waits; what was not asked for is dropped.
 //!
 //! The PVBN of a dual pointer is a hint (decision 12). If the block is not there, the volume's
 //! container map says where it is. Where blocks of a volume were moved, the map is asked first: no
@@ -18,16 +19,18 @@ use affinity::{Outcome, Waker};
 use cowfs::cache::BufferCache;
 use cowfs::content::content_checksum;
 use cowfs::reader::{HeldBlocks, LoadProof, LoadRequest};
+use cowfs::scatter::is_near;
 use platform::sync::Mutex;
 use platform::sync::atomic::{AtomicUsize, Ordering};
 use raid::{BlockRead, BlockStore, Proof};
 use rustc_hash::FxHashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use units::{BlockRef, CpNumber, Pvbn, VolumeId, Vvbn};
+use units::{BlockNumber, BlockRef, CpNumber, Pvbn, VolumeId, Vvbn};
 
-/// Blocks in one request at most.
-const RUN_BLOCKS_MAX: usize = 256;
+/// Blocks in one request at most, with those between.
+const RUN_BLOCKS_MAX: u64 = 256;
 
 /// Receives where blocks lie, if anywhere.
 pub type PlacesDone = Box<dyn FnOnce(Vec<Place>) + Send>;
@@ -80,24 +83,36 @@ struct Load {
     at: Pvbn,
     /// A commit has freed the place since.
     is_freed: bool,
-    waiters: Vec<Waiter>,
+    waiter: Waiter,
+    /// Mostly there is one.
+    others: Vec<Waiter>,
 }
 
 /// One message's part in a load.
+#[derive(Clone)]
 struct Waiter {
     held: HeldBlocks,
     pending: Arc<Pending>,
 }
 
 impl LoadsUnderWay {
-    /// Waits for a block; whether nobody did before, so that it must be read now.
-    fn join(&self, request: &LoadRequest, waiter: Waiter) -> bool {
+    /// Waits for blocks; those that nobody waited for before, so that they must be read now.
+    fn join(&self, mut requests: Vec<LoadRequest>, waiter: &Waiter) -> Vec<LoadRequest> {
         let mut loads = self.0.lock();
-        let load = loads.entry((request.pvbn, request.check));
-        let at = request.pvbn;
-        let load = load.or_insert_with(|| Load { at, is_freed: false, waiters: Vec::new() });
-        load.waiters.push(waiter);
-        load.waiters.len() == 1
+        requests.retain(|request| {
+            let (at, waiter) = (request.pvbn, waiter.clone());
+            match loads.entry((request.pvbn, request.check)) {
+                Entry::Occupied(mut load) => {
+                    load.get_mut().others.push(waiter);
+                    false
+                }
+                Entry::Vacant(free) => {
+                    free.insert(Load { at, is_freed: false, waiter, others: Vec::new() });
+                    true
+                }
+            }
+        });
+        requests
     }
 
     /// A load reads elsewhere than its pointer says.
@@ -123,9 +138,17 @@ impl LoadsUnderWay {
     /// Ends a load; `None` if the block is lost.
     fn finish(&self, request: &LoadRequest, block: Option<&BlockRef>) {
         let load = self.0.lock().remove(&(request.pvbn, request.check));
-        for waiter in load.into_iter().flat_map(|load| load.waiters) {
-            waiter.held.put(request, block.map(BlockRef::clone));
-            waiter.pending.end_one();
+        load.into_iter().for_each(|load| load.tell(request, block));
+    }
+
+    /// Ends the loads of blocks that are there now.
+    fn finish_all(&self, run: &[Wanted], blocks: &[BlockRef]) {
+        let ended: Vec<Option<Load>> = {
+            let mut loads = self.0.lock();
+            run.iter().map(|one| loads.remove(&(one.request.pvbn, one.request.check))).collect()
+        };
+        for ((load, one), block) in ended.into_iter().zip(run).zip(blocks) {
+            load.into_iter().for_each(|load| load.tell(&one.request, Some(block)));
         }
     }
 
@@ -140,6 +163,15 @@ impl LoadsUnderWay {
     pub fn abandon(&self) {
         let forgotten = std::mem::take(&mut *self.0.lock());
         drop(forgotten);
+    }
+}
+
+impl Load {
+    fn tell(self, request: &LoadRequest, block: Option<&BlockRef>) {
+        for Waiter { held, pending } in std::iter::once(self.waiter).chain(self.others) {
+            held.put(request, block.map(BlockRef::clone));
+            pending.end_one();
+        }
     }
 }
 
@@ -188,11 +220,7 @@ impl Loader {
         self.note_random_reads(&requests);
         let left = AtomicUsize::new(requests.len());
         let pending = Arc::new(Pending { left, done: Mutex::new(Some(done)) });
-        requests.retain(|request| {
-            let waiter = Waiter { held: held.clone(), pending: Arc::clone(&pending) };
-            self.under_way.join(request, waiter)
-        });
-        self.load_from_places(requests);
+        self.load_from_places(self.under_way.join(requests, &Waiter { held, pending }));
     }
 
     fn note_random_reads(&self, requests: &[LoadRequest]) {
@@ -267,16 +295,16 @@ impl Loader {
         }
     }
 
-    /// Splits what is wanted, in order, into runs of consecutive blocks of one disk.
+    /// Splits what is wanted, in order, into runs of blocks of one disk that are near each other.
     fn runs(&self, wanted: Vec<Wanted>) -> Vec<Vec<Wanted>> {
         let geometry = self.store.geometry();
         let mut runs: Vec<Vec<Wanted>> = Vec::new();
         for one in wanted {
             let extends = runs.last().is_some_and(|run| {
-                let last = &run[run.len() - 1];
+                let (first, last) = (&run[0], &run[run.len() - 1]);
                 let (at, next) = (geometry.locate(last.at), geometry.locate(one.at));
-                run.len() < RUN_BLOCKS_MAX
-                    && last.at.get() + 1 == one.at.get()
+                one.at.get() < first.at.get() + RUN_BLOCKS_MAX
+                    && is_near(last.at, one.at)
                     && at
                         .zip(next)
                         .is_some_and(|(at, next)| at.group == next.group && at.disk == next.disk)
@@ -294,13 +322,17 @@ impl Loader {
             return self.load_one(one);
         }
         let this = self.clone();
-        let proofs = run.iter().map(|one| proof(&one.request)).collect();
         let first = run[0].at;
+        let mut proofs = Vec::with_capacity(run.len());
+        for one in &run {
+            let between = (one.at.since(first) as usize).saturating_sub(proofs.len());
+            proofs.extend(std::iter::repeat_with(|| None).take(between));
+            proofs.push(Some(proof(&one.request)));
+        }
         let done = move |outcome: Result<Vec<BlockRef>, raid::ReadFailure>| match outcome {
             Ok(blocks) => {
-                for (one, block) in run.iter().zip(blocks) {
-                    this.deliver(one, &block);
-                }
+                run.iter().zip(&blocks).for_each(|(one, block)| this.keep(one, block));
+                this.under_way.finish_all(&run, &blocks);
             }
             // Find out which; the others are good.
             Err(_) => run.into_iter().for_each(|one| this.load_one(one)),
@@ -375,9 +407,13 @@ impl Loader {
         self.under_way.finish(request, None);
     }
 
-    fn deliver(&self, one: &Wanted, block: &BlockRef) {
+    fn keep(&self, one: &Wanted, block: &BlockRef) {
         let LoadRequest { check, class, .. } = one.request;
         self.cache.insert(one.at, (check, class), BlockRef::clone(block));
+    }
+
+    fn deliver(&self, one: &Wanted, block: &BlockRef) {
+        self.keep(one, block);
         self.under_way.finish(&one.request, Some(block));
     }
 }

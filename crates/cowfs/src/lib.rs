@@ -33,6 +33,7 @@ pub mod overlay;
 pub mod pointer;
 pub mod ranges;
 pub mod reader;
+pub mod scatter;
 pub mod snapshot;
 pub mod space;
 pub mod stream;

@@ -6,9 +6,8 @@
 
 use crate::layout::{DiskRegion, Geometry, TetrisId};
 use crate::partial_parity_log::PartialParityNote;
-use crate::proof::Proof;
 use crate::request::{
-    BlockRead, BlockWrite, FailureHook, ReadDone, RunDone, SuperblocksDone, SyncDone,
+    BlockRead, BlockWrite, FailureHook, ReadDone, RunDone, RunProofs, SuperblocksDone, SyncDone,
 };
 use std::any::Any;
 use std::sync::{Arc, Weak};
@@ -46,8 +45,9 @@ pub trait BlockStore: Send + Sync {
     /// Reads a block and proves it; repairs it where it can.
     fn read(&self, read: BlockRead, done: ReadDone);
 
-    /// Reads consecutive blocks of one disk with one request, as many as there are proofs.
-    fn read_run(&self, first: Pvbn, proofs: Vec<Proof>, done: RunDone);
+    /// Reads consecutive blocks of one disk with one request, as many as there are proofs; those
+    /// without a proof come along.
+    fn read_run(&self, first: Pvbn, proofs: RunProofs, done: RunDone);
 
     /// Writes a superblock slot on every disk, and makes it durable.
     ///

@@ -15,7 +15,11 @@ pub type SyncDone = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 /// Receives a block.
 pub type ReadDone = Box<dyn FnOnce(Result<BlockRef, ReadFailure>) + Send>;
 
-/// Receives consecutive blocks.
+/// How to know the blocks of a run; `None` for one between others that nobody wants. It is read
+/// with them where that takes no request of its own, and never looked at.
+pub type RunProofs = Vec<Option<Proof>>;
+
+/// Receives the blocks of a run that were wanted, in order.
 pub type RunDone = Box<dyn FnOnce(Result<Vec<BlockRef>, ReadFailure>) + Send>;
 
 /// Receives superblocks.

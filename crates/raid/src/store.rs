@@ -8,11 +8,10 @@ use crate::layout::{DiskPlace, DiskRegion, Geometry, Layout, TetrisId};
 use crate::membership::{Fill, GroupState, LogPlace, Members, log_places, numbers};
 use crate::partial_parity_log::{PartialParityLog, PartialParityNote};
 use crate::patrol::{Patrol, ScrubDone, ScrubOrder, UseQuery};
-use crate::proof::Proof;
 use crate::repair::Repair;
 use crate::request::{
     BlockRead, BlockWrite, FailureHook, GrowDone, NewDisk, NewGroup, ReadDone, ReplaceDone,
-    RunDone, SuperblocksDone, SyncDone,
+    RunDone, RunProofs, SuperblocksDone, SyncDone,
 };
 use crate::resizing::Resizing;
 use crate::status::Status;
@@ -98,7 +97,7 @@ impl BlockStore for Store {
         self.io.read(read, done);
     }
 
-    fn read_run(&self, first: Pvbn, proofs: Vec<Proof>, done: RunDone) {
+    fn read_run(&self, first: Pvbn, proofs: RunProofs, done: RunDone) {
         self.io.read_run(first, proofs, done);
     }
 

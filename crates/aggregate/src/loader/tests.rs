@@ -152,3 +152,35 @@ fn a_block_that_moved_is_read_where_the_map_says() {
     assert_eq!(seen(&rig, &held, &request), Ok(Some(moved)));
     assert_eq!(rig.loader.lost_blocks.load(Ordering::Relaxed), 0);
 }
+
+/// What lies between blocks that are near each other is read with them, and is nobody's.
+#[test]
+fn blocks_that_are_near_each_other_are_read_with_one_request() {
+    let rig = Rig::new(64);
+    let at: [u64; 6] = [100, 102, 103, 111, 120, 240];
+    let requests: Vec<_> = at.iter().map(|at| pointer(*at, *at, &content(*at))).collect();
+    for at in at {
+        rig.write(at, &content(at));
+        rig.maps.0.lock().insert(Vvbn(at), Pvbn(at));
+    }
+    // What is between is of no matter, nor whether it can be read.
+    rig.write(101, &content(0));
+    for bad in [None, Some(101)] {
+        if let Some(bad) = bad {
+            let place = rig.loader.store.geometry().locate(Pvbn(bad)).unwrap();
+            let block = rig.loader.store.geometry().device_block(place.tetris(), place.row());
+            rig.world.fail_block("disk", block);
+        }
+        let held = HeldBlocks::default();
+        rig.loader.load(requests.clone(), held.clone(), Box::new(|| ()));
+        // 100 to 111, 120, and 240.
+        assert_eq!(rig.world.pending_count(), 3);
+        rig.world.run_until_idle();
+        for (at, request) in at.iter().zip(&requests) {
+            assert_eq!(seen(&rig, &held, request), Ok(Some(content(*at))));
+        }
+        assert_eq!(rig.loader.cache.len(), at.len(), "what nobody asked for is not kept");
+        requests.iter().for_each(|one| rig.loader.cache.remove(one.pvbn));
+    }
+    assert_eq!(rig.loader.lost_blocks.load(Ordering::Relaxed), 0);
+}

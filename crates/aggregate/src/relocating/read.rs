@@ -83,7 +83,7 @@ pub(crate) fn read_all(
 
 fn read_run(aggregate: Arc<Aggregate>, run: Vec<Wanted>, done: Sender<Vec<Found>>) {
     let Some(first) = run.first().map(|one| one.pvbn) else { return done(Vec::new()) };
-    let proofs = run.iter().map(Wanted::proof).collect();
+    let proofs = run.iter().map(|one| Some(one.proof())).collect();
     let store = Arc::clone(&aggregate.parts.store);
     let read = move |outcome: Result<Vec<BlockRef>, raid::ReadFailure>| match outcome {
         Ok(blocks) => {

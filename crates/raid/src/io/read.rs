@@ -4,7 +4,7 @@ use crate::error::ReadFailure;
 use crate::io::Io;
 use crate::layout::{Geometry, Layout, Location, Missing};
 use crate::proof::Proof;
-use crate::request::{BlockRead, ReadDone, RunDone};
+use crate::request::{BlockRead, ReadDone, RunDone, RunProofs};
 use crate::stripe::CHECKSUM_ROW;
 use media::Device;
 use ondisk::identity::REGION_DATA_BLOCKS;
@@ -122,8 +122,8 @@ impl Io {
         }
     }
 
-    pub(crate) fn read_run(self: &Arc<Self>, first: Pvbn, proofs: Vec<Proof>, done: RunDone) {
-        if proofs.is_empty() {
+    pub(crate) fn read_run(self: &Arc<Self>, first: Pvbn, proofs: RunProofs, done: RunDone) {
+        if proofs.iter().all(Option::is_none) {
             done(Ok(Vec::new()));
             return;
         }
@@ -139,16 +139,18 @@ impl Io {
             return;
         };
         let start = self.start_read(geometry, first, proofs.len(), to);
+        let mut wanted = proofs.iter().zip(&start.queued).filter(|(proof, _)| proof.is_some());
+        let is_any_missing = wanted.any(|(_, queued)| queued.is_none());
         let group = &layout.groups[from.group as usize];
         let device = group.device(group.code().member(from.disk), start.missing);
-        let Some(device) = device.filter(|_| start.queued.iter().any(Option::is_none)) else {
+        let Some(device) = device.filter(|_| is_any_missing) else {
             self.read_singly(first, proofs, done);
             return;
         };
         let begin = geometry.device_block(from.tetris(), from.row());
         // The checksum blocks between come along; the last only if it is needed.
         let needs_last = start.checksums.is_none()
-            && proofs.iter().rev().take(to.row() + 1).any(Proof::needs_identity);
+            && proofs.iter().rev().take(to.row() + 1).flatten().any(Proof::needs_identity);
         let end_row = if needs_last { CHECKSUM_ROW } else { to.row() };
         let end = geometry.device_block(to.tetris(), end_row);
         let disk = Arc::clone(device.disk());
@@ -160,11 +162,13 @@ impl Io {
     }
 
     /// Block by block: in a degraded group, or when the run as a whole cannot be read.
-    fn read_singly(self: &Arc<Self>, first: Pvbn, proofs: Vec<Proof>, done: RunDone) {
-        let dones = gather(proofs.len(), move |results: Vec<Result<BlockRef, ReadFailure>>| {
+    fn read_singly(self: &Arc<Self>, first: Pvbn, proofs: RunProofs, done: RunDone) {
+        let wanted = (0..).zip(proofs).filter_map(|(at, proof)| Some((at, proof?)));
+        let wanted: Vec<(u64, Proof)> = wanted.collect();
+        let dones = gather(wanted.len(), move |results: Vec<Result<BlockRef, ReadFailure>>| {
             done(results.into_iter().collect());
         });
-        for ((at, proof), part) in (0..).zip(proofs).zip(dones) {
+        for ((at, proof), part) in wanted.into_iter().zip(dones) {
             self.read(BlockRead { pvbn: first.offset(at), proof }, part);
         }
     }
@@ -178,7 +182,7 @@ struct Run {
     device: Arc<Device>,
     first: Pvbn,
     from: Location,
-    proofs: Vec<Proof>,
+    proofs: RunProofs,
     start: Start,
     /// The device block that the request began with.
     begin: u64,
@@ -195,18 +199,20 @@ impl Run {
                 return;
             }
         };
-        let dones = gather(proofs.len(), move |results: Vec<Result<BlockRef, ReadFailure>>| {
+        let wanted = proofs.into_iter().zip(start.queued).enumerate();
+        let wanted = wanted.filter_map(|(index, (proof, queued))| Some((index, proof?, queued)));
+        let wanted: Vec<(usize, Proof, Option<BlockRef>)> = wanted.collect();
+        let dones = gather(wanted.len(), move |results: Vec<Result<BlockRef, ReadFailure>>| {
             done(results.into_iter().collect());
         });
-        let mut queued = start.queued.into_iter();
-        for (index, (proof, part)) in proofs.into_iter().zip(dones).enumerate() {
+        for ((index, proof, queued), part) in wanted.into_iter().zip(dones) {
             let location = Location { stripe: from.stripe.offset(index as u64), ..from };
             let at = |row| {
                 let block = layout.geometry.device_block(location.tetris(), row);
                 loaded.get((block - begin) as usize)
             };
             let pvbn = first.offset(index as u64);
-            if let Some(block) = queued.next().flatten() {
+            if let Some(block) = queued {
                 part(Ok(block));
                 continue;
             }

@@ -525,7 +525,7 @@ fn what_is_under_way_when_a_group_goes_comes_to_its_end() {
                 model.store.read(BlockRead { pvbn, proof }, Box::new(done));
                 let (answered, proof) = (Arc::clone(&runs), proof_of(pvbn, &run_of[&pvbn], true));
                 let done = move |_: Result<_, ReadFailure>| *answered.lock() += 1;
-                model.store.read_run(pvbn, vec![proof], Box::new(done));
+                model.store.read_run(pvbn, vec![Some(proof)], Box::new(done));
             }
         };
         read(8);

@@ -6,8 +6,9 @@
 
 use crate::AdminError;
 use crate::names::validate_name;
+use crate::policies::{Reallocation, TieringPolicy};
 use crate::rate::validate_rate;
-use crate::requests::{TieringPolicy, Validate, validate_volume_size};
+use crate::requests::{Validate, validate_volume_size};
 use serde::{Deserialize, Serialize};
 
 /// Has a RAID group leave its aggregate: it is emptied, and its disks are free then.
@@ -102,6 +103,9 @@ pub struct VolumeSet {
     /// before.
     #[serde(default)]
     pub tiering_minimum_cooling_days: Option<u16>,
+    /// Whether reads reallocate; as before if not given.
+    #[serde(default)]
+    pub reallocate: Option<Reallocation>,
 }
 
 /// Gives a volume another size, larger or smaller.
@@ -159,10 +163,18 @@ impl Validate for VolumeRename {
     }
 }
 
+impl VolumeSet {
+    /// Whether the tiering policy, or its days, are chosen anew.
+    #[must_use]
+    pub const fn changes_tiering(&self) -> bool {
+        self.tiering_policy.is_some() || self.tiering_minimum_cooling_days.is_some()
+    }
+}
+
 impl Validate for VolumeSet {
     fn validate(&self) -> Result<(), AdminError> {
         validate_name("volume", &self.name)?;
-        if self.tiering_policy.is_none() && self.tiering_minimum_cooling_days.is_none() {
+        if !self.changes_tiering() && self.reallocate.is_none() {
             return Err(AdminError::usage("cannot change volume", &self.name)
                 .because("no change is named")
                 .try_next(format!("stroop volume set {} --tiering-policy auto", self.name)));

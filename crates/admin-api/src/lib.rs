@@ -34,6 +34,7 @@ pub mod jobs;
 #[cfg(any(test, feature = "testing"))]
 pub mod memory;
 pub mod names;
+pub mod policies;
 pub mod protection;
 pub mod rate;
 pub mod replies;
@@ -55,6 +56,7 @@ pub use features::{
     AggregateFeatures, FeatureClass, FeatureScope, FeatureUse, KnownFeature, UpgradeReport,
 };
 pub use jobs::{JobAction, JobChange, JobInfo, JobKind, JobName, JobState};
+pub use policies::{Reallocation, TieringPolicy};
 pub use protection::Protection;
 pub use rate::{RATE_BYTES_MIN, RateLimit};
 pub use replies::{
@@ -67,7 +69,7 @@ pub use requests::{
     AggregateAdd, AggregateCreate, DiskClear, DiskFail, DiskLocate, DiskReplace, DiskZero,
     ExportAdd, ExportRemove, GROUP_DISKS_MAX, LOCATE_SECONDS_MAX, MountCreate, MountRemove, Named,
     Owner, RaidKind, SnapshotDelete, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove,
-    TieringPolicy, Validate, VolumeCreate, VolumeDelete, VolumeFilter,
+    Validate, VolumeCreate, VolumeDelete, VolumeFilter,
 };
 pub use scrub::{ScrubAction, ScrubChange, ScrubInfo, ScrubState};
 pub use time::Time;

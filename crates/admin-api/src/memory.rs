@@ -590,6 +590,7 @@ impl Administration for MemoryAdministration {
             tiering_minimum_cooling_days: request
                 .tiering_minimum_cooling_days
                 .or(request.tiering_policy.default_cooling_days()),
+            reallocate: request.reallocate,
             tiered_bytes: 0,
             size_bytes: request.size_bytes,
             live_bytes: 0,

@@ -6,8 +6,9 @@
 use crate::changes::LeavingGroup;
 use crate::error::{AdminError, Code};
 use crate::exports::ExportRule;
+use crate::policies::{Reallocation, TieringPolicy};
 use crate::protection::Protection;
-use crate::requests::{Owner, RaidKind, TieringPolicy};
+use crate::requests::{Owner, RaidKind};
 use crate::scrub::ScrubInfo;
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
@@ -286,6 +287,9 @@ pub struct VolumeInfo {
     /// Days after which a block is cold, where the policy heeds age.
     #[serde(default)]
     pub tiering_minimum_cooling_days: Option<u16>,
+    /// Whether reads reallocate.
+    #[serde(default)]
+    pub reallocate: Reallocation,
     /// Of the used: what lies in object stores.
     #[serde(default)]
     pub tiered_bytes: u64,

@@ -7,6 +7,7 @@
 
 use crate::exports::{EXPORT_RULES_MAX, ExportRule, ID_MAX, Network};
 use crate::names::validate_name;
+use crate::policies::{Reallocation, TieringPolicy};
 use crate::rate::validate_rate;
 use crate::{AdminError, Code};
 use serde::{Deserialize, Serialize};
@@ -78,56 +79,6 @@ impl fmt::Display for RaidKind {
             Self::Raid4 => "raid4",
             Self::Dp => "dp",
             Self::Tp => "tp",
-        })
-    }
-}
-
-/// Which blocks of a volume lie in the object stores of its aggregate.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum TieringPolicy {
-    /// None move there; those that did stay until they are written anew.
-    #[default]
-    None,
-    /// Cold ones that only snapshots hold.
-    SnapshotOnly,
-    /// Cold ones; what is read of them at random moves back.
-    Auto,
-    /// Those of all files, soon after they were written.
-    All,
-}
-
-impl TieringPolicy {
-    /// Whether days count, and how many if nobody says.
-    #[must_use]
-    pub const fn default_cooling_days(self) -> Option<u16> {
-        match self {
-            Self::None | Self::All => None,
-            Self::SnapshotOnly => Some(2),
-            Self::Auto => Some(31),
-        }
-    }
-}
-
-impl fmt::Display for TieringPolicy {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(match self {
-            Self::None => "none",
-            Self::SnapshotOnly => "snapshot-only",
-            Self::Auto => "auto",
-            Self::All => "all",
-        })
-    }
-}
-
-impl std::str::FromStr for TieringPolicy {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let policies = [Self::None, Self::SnapshotOnly, Self::Auto, Self::All];
-        let found = policies.into_iter().find(|policy| policy.to_string() == text);
-        found.ok_or_else(|| {
-            format!("'{text}' is no tiering policy; write none, snapshot-only, auto or all")
         })
     }
 }
@@ -363,6 +314,9 @@ pub struct VolumeCreate {
     /// Days after which a block is cold; the policy's if not given.
     #[serde(default)]
     pub tiering_minimum_cooling_days: Option<u16>,
+    /// Whether reads reallocate.
+    #[serde(default)]
+    pub reallocate: Reallocation,
     /// Only say what would be done.
     #[serde(default)]
     pub dry_run: bool,
@@ -771,6 +725,7 @@ mod tests {
             exports: Vec::new(),
             tiering_policy: TieringPolicy::None,
             tiering_minimum_cooling_days: None,
+            reallocate: Reallocation::Auto,
             dry_run: false,
         };
         assert!(volume(VOLUME_BYTES_MIN).validate().is_ok());

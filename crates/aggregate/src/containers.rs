@@ -8,6 +8,7 @@ use cowfs::content::Content;
 use cowfs::image::{FileWork, ImageFacts};
 use cowfs::pointer::Pointer;
 use cowfs::reader::{Progress, Reader};
+use cowfs::scatter::Runs;
 use ondisk::pointer::PhysicalPointer;
 use ondisk::records::VolumeRecord;
 use ondisk::root::metafile;
@@ -62,6 +63,10 @@ pub struct MemberCleaned {
     /// What the volume cannot live without cannot be read: it stays as the last commit has it, for
     /// good. There are no updates then.
     pub is_damaged: bool,
+    /// Which of the updates only say that a block lies elsewhere.
+    pub reallocated: Runs,
+    /// It has snapshots: pointers of theirs to what was reallocated have wrong hints from now on.
+    pub has_snapshots: bool,
     /// Its files, if they are the aggregate's own: they are written with the aggregate's image.
     pub files: Option<OwnFiles>,
 }
@@ -78,8 +83,16 @@ pub struct OwnFiles {
 impl MemberCleaned {
     /// A volume of which nothing has changed.
     #[must_use]
-    pub const fn of(volume: VolumeId) -> Self {
-        Self { volume, updates: Vec::new(), wasted: Vec::new(), is_damaged: false, files: None }
+    pub fn of(volume: VolumeId) -> Self {
+        Self {
+            volume,
+            updates: Vec::new(),
+            wasted: Vec::new(),
+            is_damaged: false,
+            reallocated: Runs::default(),
+            has_snapshots: false,
+            files: None,
+        }
     }
 }
 

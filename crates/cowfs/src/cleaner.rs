@@ -39,6 +39,13 @@ pub trait Sink<P: Pointer> {
     /// Gives a block its address and queues its write.
     fn place(&mut self, block: BlockRef, place: BlockPlace) -> P;
 
+    /// Gives a block another place, whose content is that of `old`, and queues its write. Where
+    /// numbers are mapped to places it keeps its number.
+    fn place_again(&mut self, old: P, block: BlockRef, place: BlockPlace) -> P {
+        self.free(old);
+        self.place(block, place)
+    }
+
     /// Gives back what an older tree used.
     fn free(&mut self, pointer: P);
 
@@ -141,6 +148,8 @@ pub fn numbers_max<P: Pointer>(root: &Root<P>, leaves: &[(Fbn, Leaf<P>)], holes:
 pub enum Leaf<P> {
     /// New content, to be placed.
     Block(BlockRef),
+    /// The content that is there, to be placed elsewhere: read reallocation.
+    Reallocated(BlockRef),
     /// Placed already: a block of a volume, in its container file.
     Placed(P),
 }
@@ -249,7 +258,7 @@ impl<P: Pointer> FileCleaner<P> {
     pub fn into_placed(self) -> Vec<P> {
         let placed = |(_, leaf)| match leaf {
             Leaf::Placed(pointer) => Some(pointer),
-            Leaf::Block(_) => None,
+            Leaf::Block(_) | Leaf::Reallocated(_) => None,
         };
         self.leaves.into_iter().filter_map(placed).collect()
     }
@@ -517,20 +526,32 @@ impl<P: Pointer> FileCleaner<P> {
             let (fbn, leaf) = (fbn.get(), leaf.clone());
             self.next_leaf += 1;
             let old = self.entry(1, fbn);
-            // A pointer that says something else of the block it had keeps the block.
-            let is_same = matches!(&leaf, Leaf::Placed(new) if new.vbn() == old.vbn());
-            if old.is_hole() {
-                self.blocks_change += 1;
-            } else if !is_same {
-                sink.free(old);
-            }
+            let place = self.key.place(0, fbn);
             let pointer = match leaf {
-                Leaf::Block(block) => sink.place(block, self.key.place(0, fbn)),
-                Leaf::Placed(pointer) => pointer,
+                Leaf::Reallocated(block) if !old.is_hole() => sink.place_again(old, block, place),
+                Leaf::Reallocated(block) | Leaf::Block(block) => {
+                    self.replace(old, sink);
+                    sink.place(block, place)
+                }
+                // A pointer that says something else of the block it had keeps the block.
+                Leaf::Placed(pointer) if pointer.vbn() == old.vbn() => pointer,
+                Leaf::Placed(pointer) => {
+                    self.replace(old, sink);
+                    pointer
+                }
             };
             self.set_entry(1, fbn, &pointer);
         }
         self.holes_done = self.holes_done.max(end);
+    }
+
+    /// Another block takes the place of `old`, or fills a hole.
+    fn replace(&mut self, old: P, sink: &mut dyn Sink<P>) {
+        if old.is_hole() {
+            self.blocks_change += 1;
+        } else {
+            sink.free(old);
+        }
     }
 
     /// Frees what lies in holes between `first` and `end`; how many blocks those were.
@@ -584,7 +605,7 @@ fn inline_content<P: Pointer>(
 ) -> Option<[u8; PAYLOAD_SIZE]> {
     let mut content = [0; PAYLOAD_SIZE];
     match leaves.first() {
-        Some((Fbn(0), Leaf::Block(block))) => {
+        Some((Fbn(0), Leaf::Block(block) | Leaf::Reallocated(block))) => {
             content.copy_from_slice(&block.bytes()[..PAYLOAD_SIZE]);
             Some(content)
         }

@@ -70,6 +70,19 @@ pub trait Backend<P: Pointer> {
     /// Completes a taken address for its block, and queues the write.
     fn write(&mut self, address: P, block: BlockRef, place: BlockPlace) -> P;
 
+    /// See [`Sink::place_again`].
+    fn write_again(
+        &mut self,
+        space: &mut Space<P>,
+        old: P,
+        block: BlockRef,
+        place: BlockPlace,
+    ) -> P {
+        space.free(old.vbn());
+        let address = self.take(space);
+        self.write(address, block, place)
+    }
+
     /// Has the scores of allocation areas follow what was settled: the blocks of TopAA that differ
     /// from those on media.
     ///
@@ -188,6 +201,11 @@ impl<P: Pointer> Sink<P> for Direct<'_, P> {
         let address = self.backend.take(self.space);
         *self.written += 1;
         self.backend.write(address, block, place)
+    }
+
+    fn place_again(&mut self, old: P, block: BlockRef, place: BlockPlace) -> P {
+        *self.written += 1;
+        self.backend.write_again(self.space, old, block, place)
     }
 
     fn free(&mut self, pointer: P) {

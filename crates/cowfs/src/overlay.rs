@@ -7,7 +7,8 @@
 //! holes, the frozen blocks, the frozen holes, and last at the tree.
 //!
 //! Invariants: frozen maps are never changed; they go when the consistency point commits. An active
-//! block shares its memory with a frozen one until it is changed.
+//! block shares its memory with a frozen one until it is changed. A block that is *reallocated* has
+//! the content of the tree below, and counts as changed from its first change on.
 
 use platform::mutation::{self, Rule};
 use rustc_hash::FxHashMap;
@@ -37,12 +38,17 @@ struct Run {
     blocks: [Option<BlockRef>; RUN_BLOCKS as usize],
     /// A bit for each whose content is not in the log: it may be lost until COMMIT.
     unlogged: u32,
+    /// A bit for each that has the content of the tree below: it is to lie elsewhere.
+    reallocated: u32,
 }
 
 impl Run {
     /// A block changes, and the change is in the log or not.
     fn note_change(&mut self, slot: usize, logged: bool) {
         self.unlogged |= u32::from(!logged) << slot;
+        if !mutation::broken(Rule::ChangedBlockReallocated) {
+            self.reallocated &= !(1 << slot);
+        }
         if logged && mutation::broken(Rule::StableWriteHidesUnlogged) {
             self.unlogged &= !(1 << slot);
         }
@@ -94,6 +100,20 @@ impl DirtyFile {
         new
     }
 
+    /// Puts a block in that has the content of the tree below, so that it is written elsewhere;
+    /// whether it was not dirty before. What is dirty stays as it is.
+    pub fn put_reallocated(&mut self, fbn: Fbn, block: BlockRef) -> bool {
+        let (run, slot) = slot(fbn);
+        let run = self.runs.entry(run).or_default();
+        if run.blocks[slot].is_some() {
+            return false;
+        }
+        run.blocks[slot] = Some(block);
+        run.reallocated |= 1 << slot;
+        self.count += 1;
+        true
+    }
+
     /// Drops the blocks of `start..end`; how many there were.
     pub fn drop_range(&mut self, start: Fbn, end: Fbn) -> u64 {
         let mut dropped = 0;
@@ -103,6 +123,7 @@ impl DirtyFile {
             for slot in within(first, start, end) {
                 dropped += u64::from(run.blocks[slot].take().is_some());
                 run.unlogged &= !(1 << slot);
+                run.reallocated &= !(1 << slot);
             }
             if run.blocks.iter().all(Option::is_none) {
                 emptied.push(*number);
@@ -137,9 +158,15 @@ impl DirtyFile {
         })
     }
 
-    /// All dirty blocks, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (Fbn, &BlockRef)> {
-        self.range(Fbn(0), Fbn::END)
+    /// All dirty blocks, in order, and whether each has the content of the tree below.
+    pub fn leaves(&self) -> impl Iterator<Item = (Fbn, &BlockRef, bool)> {
+        self.runs.iter().flat_map(|(number, run)| {
+            let first = Fbn(number * RUN_BLOCKS);
+            (0..RUN_BLOCKS).filter_map(move |slot| {
+                let block = run.blocks[slot as usize].as_ref()?;
+                Some((first.offset(slot), block, run.reallocated >> slot & 1 == 1))
+            })
+        })
     }
 
     /// Those whose content is not in the log.
@@ -209,6 +236,11 @@ impl Stripe {
     /// Puts a block in; whether it was not dirty before.
     pub fn put(&mut self, inode: InodeNumber, fbn: Fbn, block: BlockRef, logged: bool) -> bool {
         self.active.entry(inode).or_default().put(fbn, block, logged)
+    }
+
+    /// Puts a block in that has the content of the tree below; see [`DirtyFile::put_reallocated`].
+    pub fn put_reallocated(&mut self, inode: InodeNumber, fbn: Fbn, block: BlockRef) -> bool {
+        self.active.entry(inode).or_default().put_reallocated(fbn, block)
     }
 
     /// Drops the active blocks of `start..end`; how many there were.

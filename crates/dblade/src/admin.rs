@@ -14,7 +14,9 @@ use crate::served::{ServedVolume, VolumeKind};
 use crate::summary::{AggregateSummary, SnapshotSummary, VolumeSummary};
 use crate::{log_copies, log_places, names, offline, retiring, service};
 use affinity::{Access, Outcome};
-use aggregate::{Acted, Aggregate, AggregateError, FreezeScope, Tiering};
+use aggregate::{
+    Acted, Aggregate, AggregateError, FreezeScope, Reallocation, Tiering, VolumeChange,
+};
 use cowfs::cache::BufferCache;
 use cowfs::logical::Logical;
 use cowfs::pointer::Pointer;
@@ -48,11 +50,13 @@ pub struct VolumeRequest {
     pub exports: Vec<ExportRuleRecord>,
     /// Which of its blocks lie in object stores.
     pub tiering: Tiering,
+    /// Whether reads reallocate.
+    pub reallocation: Reallocation,
 }
 
 impl VolumeRequest {
     /// A volume whose root directory is root's alone to write in, without exports, all of it on
-    /// disks.
+    /// disks, and whose reads reallocate.
     #[must_use]
     pub fn new(name: &str, aggregate: &str, size_blocks: u64) -> Self {
         Self {
@@ -62,6 +66,7 @@ impl VolumeRequest {
             root: (0, 0, 0o755),
             exports: Vec::new(),
             tiering: Tiering::default(),
+            reallocation: Reallocation::default(),
         }
     }
 }
@@ -90,9 +95,9 @@ impl Engine {
         let made: Arc<Mutex<Option<(VolumeRecord, VolumeKind)>>> = Arc::default();
         let (engine, slot) = (Arc::clone(self), Arc::clone(&made));
         let action = move |scope: &mut FreezeScope<'_, '_>| {
-            let VolumeRequest { name, size_blocks, exports, tiering, .. } = &request;
-            let (size_blocks, tiering) = (*size_blocks, *tiering);
-            let new = NewVolume { name, size_blocks, exports, tiering };
+            let VolumeRequest { name, size_blocks, exports, tiering, reallocation, .. } = &request;
+            let (size_blocks, tiering, reallocation) = (*size_blocks, *tiering, *reallocation);
+            let new = NewVolume { name, size_blocks, exports, tiering, reallocation };
             let make_root = |logical: &mut Logical<DualPointer>, now| {
                 engine.make_root(logical, request.root, now);
             };
@@ -301,6 +306,12 @@ impl Engine {
     /// From now on the blocks of a volume's files move to the object stores of its aggregate, and
     /// back, as `tiering` says.
     pub fn set_tiering(self: &Arc<Self>, volume: &str, tiering: Tiering, done: Done<()>) {
+        let change = VolumeChange { tiering: Some(tiering), ..VolumeChange::default() };
+        self.change_volume(volume, change, done);
+    }
+
+    /// Gives a flexible volume the policies of `change`, all of them or none.
+    pub fn change_volume(self: &Arc<Self>, volume: &str, change: VolumeChange, done: Done<()>) {
         let Some(served) = self.volume_named(volume) else {
             return done(Err(EngineError::NotFound { kind: "volume", name: volume.to_owned() }));
         };
@@ -311,11 +322,11 @@ impl Engine {
         let (aggregate, number) = (Arc::clone(&served.aggregate), served.environment.volume);
         let committed = move |outcome: Result<(), AggregateError>| {
             if outcome.is_ok() {
-                served.set_tiering(tiering);
+                served.set_policies(change);
             }
             done(outcome.map_err(EngineError::from));
         };
-        aggregate.set_tiering(number, tiering, Box::new(committed));
+        aggregate.change_volume(number, change, Box::new(committed));
     }
 
     /// Regions of each of these disks that a new aggregate of them keeps for its log.

@@ -1,4 +1,4 @@
-//! Background work on volumes: freeing orphans (decision 16).
+//! Background work on volumes: freeing orphans (decision 16), and reallocation.
 //!
 //! After each commit that leaves a volume with orphans, those that nobody holds are freed, or some
 //! of their blocks are; the consistency points that this causes go on until none is left.
@@ -8,6 +8,7 @@
 use crate::engine::Engine;
 use crate::host::{Asker, Host};
 use crate::messages::Mutate;
+use crate::reallocating;
 use crate::served::{Fronted, ServedVolume, VolumeKind};
 use affinity::{Access, Outcome};
 use aggregate::Aggregate;
@@ -40,6 +41,11 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// Lets volumes reallocate what readers have found scattered.
+    pub(crate) fn tick_reallocation(self: &Arc<Self>, now_nanoseconds: u64) {
+        reallocating::tick(self, now_nanoseconds);
     }
 
     fn watch<P: Pointer, V: Fronted<P>>(

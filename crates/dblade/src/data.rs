@@ -7,6 +7,7 @@
 use crate::change::change;
 use crate::host::{Halt, Host, Logged, refusal};
 use crate::messages::{Ask, Mutate};
+use crate::reallocating;
 use crate::service::{Addressed, CarryOut, Service, Work};
 use affinity::{Access, Message, Outcome};
 use aggregate::AggregateError;
@@ -137,6 +138,11 @@ impl OfRange for Scoped<calls::Read> {
         if !read.ahead.is_empty() {
             let loader = host.served.aggregate.loader();
             loader.load(read.ahead, HeldBlocks::default(), Box::new(|| {}));
+        }
+        let takes_all = host.served.aggregate.parts.tuning.reallocates_all;
+        let all = || takes_all.then(|| stripe::blocks_beside(&self.call));
+        if let Some(scattered) = read.scattered.or_else(all) {
+            reallocating::note(&host.served, scattered);
         }
         done(Ok(read.data));
     }

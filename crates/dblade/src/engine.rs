@@ -383,9 +383,9 @@ impl Engine {
     }
 
     /// To be called several times a second: pushes out what lies in logs without anyone waiting,
-    /// starts consistency points that are due, lets rebuilds, scrubs and groups that leave go on,
-    /// and closes what has failed.
-    pub fn tick(&self) {
+    /// starts consistency points that are due, lets rebuilds, scrubs, reallocation and groups that
+    /// leave go on, and closes what has failed.
+    pub fn tick(self: &Arc<Self>) {
         self.close_failed();
         let now = self.configuration.clock.monotonic_nanoseconds();
         let interval = self.configuration.cp_interval_nanoseconds;
@@ -402,6 +402,7 @@ impl Engine {
                 aggregate.request_consistency_point(None);
             }
         }
+        self.tick_reallocation(now);
         self.tend_disks();
     }
 

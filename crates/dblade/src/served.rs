@@ -1,6 +1,7 @@
 //! A volume in service: its front, its aggregate, and what clients must know of it.
 
-use aggregate::{Aggregate, AggregateError, Tiering};
+use crate::scattered::ScatteredBlocks;
+use aggregate::{Aggregate, AggregateError, Reallocation, Tiering, VolumeChange};
 use cowfs::image::GivenUp;
 use cowfs::pointer::Pointer;
 use file_service::HandleKey;
@@ -8,8 +9,8 @@ use ondisk::pointer::{DualPointer, PhysicalPointer};
 use ondisk::records::{ExportRuleRecord, VolumeRecord};
 use operations::Environment;
 use platform::sync::RwLock;
+use platform::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use units::Timestamp;
 use volume::{FlexibleVolume, Front, TraditionalVolume, VolumeDamage};
 
@@ -57,8 +58,11 @@ pub struct ServedVolume {
     names: RwLock<VolumeNames>,
     exports: RwLock<Arc<Vec<ExportRuleRecord>>>,
     tiering: RwLock<Tiering>,
+    /// See [`ServedVolume::may_reallocate`]; without a lock, because every read asks.
+    may_reallocate: AtomicBool,
     standing: RwLock<Standing>,
     gone: AtomicBool,
+    pub(crate) scattered: ScatteredBlocks,
 }
 
 impl ServedVolume {
@@ -70,6 +74,9 @@ impl ServedVolume {
         kind: VolumeKind,
         environment: Environment,
     ) -> Arc<Self> {
+        // The blocks of a traditional volume stay where they are, whatever its record says.
+        let may_reallocate = matches!(kind, VolumeKind::Flexible(_))
+            && Reallocation::of(record) == Reallocation::Auto;
         let exports = record.exports.iter().filter(|rule| rule.used != 0).copied().collect();
         Arc::new(Self {
             aggregate,
@@ -80,11 +87,13 @@ impl ServedVolume {
             names: RwLock::new(VolumeNames { served: name, given: record.name().to_owned() }),
             exports: RwLock::new(Arc::new(exports)),
             tiering: RwLock::new(Tiering::of(record)),
+            may_reallocate: AtomicBool::new(may_reallocate),
             standing: RwLock::new(match record.is_offline() {
                 true => Standing::Offline,
                 false => Standing::Online,
             }),
             gone: AtomicBool::new(false),
+            scattered: ScatteredBlocks::default(),
         })
     }
 
@@ -130,8 +139,29 @@ impl ServedVolume {
         *self.tiering.read()
     }
 
-    pub(crate) fn set_tiering(&self, tiering: Tiering) {
-        *self.tiering.write() = tiering;
+    /// Whether reads reallocate, as administrators see it.
+    #[must_use]
+    pub fn reallocation(&self) -> Reallocation {
+        if self.may_reallocate() { Reallocation::Auto } else { Reallocation::Off }
+    }
+
+    /// Whether a read of a file that lies scattered may have the file written anew in order. False
+    /// in a traditional volume, whose blocks stay where they are. One relaxed load: a read that
+    /// runs beside a change of the policy may go by the old one.
+    #[must_use]
+    pub fn may_reallocate(&self) -> bool {
+        self.may_reallocate.load(Ordering::Relaxed)
+    }
+
+    /// What a consistency point has committed.
+    pub(crate) fn set_policies(&self, change: VolumeChange) {
+        if let Some(tiering) = change.tiering {
+            *self.tiering.write() = tiering;
+        }
+        if let Some(reallocation) = change.reallocation {
+            let may_reallocate = reallocation == Reallocation::Auto;
+            self.may_reallocate.store(may_reallocate, Ordering::Relaxed);
+        }
     }
 
     /// Blocks that lie in object stores.

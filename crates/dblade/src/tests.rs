@@ -3,7 +3,8 @@
 use crate::Tuning;
 use crate::{
     AddDisks, Configuration, CreateAggregate, Engine, Joining, LogPlace, LogProvider,
-    LogUnavailable, LostLog, Recovery, Service, Tiering, TieringPolicy, VolumeRequest,
+    LogUnavailable, LostLog, Reallocation, Recovery, Service, Tiering, TieringPolicy, VolumeChange,
+    VolumeRequest,
 };
 use bytes::Bytes;
 use file_service::{
@@ -32,8 +33,10 @@ mod lost_log;
 mod memory;
 mod offline;
 mod outage;
+mod policies;
 mod probe;
 mod quarantine;
+mod reallocating;
 mod restores;
 mod retiring;
 mod sizes;

@@ -197,6 +197,16 @@ pub const ACLS: Feature = Feature {
     meaning: "files have access control lists, which decide who may do what",
 };
 
+/// Reads of the volume reallocate nothing. A build that lacks the feature never reallocates.
+pub const REALLOCATION: Feature = Feature {
+    scope: FeatureScope::Volume,
+    class: FeatureClass::Compatible,
+    bit: 0,
+    name: "reallocation",
+    date: "2026-11",
+    meaning: "an administrator turned read reallocation off",
+};
+
 /// All features. Append only.
 pub const FEATURES: &[Feature] = &[
     DOUBLE_PARITY,
@@ -209,6 +219,7 @@ pub const FEATURES: &[Feature] = &[
     LOG_ON_DISKS,
     DISK_NUMBERS,
     ACLS,
+    REALLOCATION,
 ];
 
 /// The features of a class that this build has.

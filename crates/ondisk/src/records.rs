@@ -39,6 +39,11 @@ pub const TIERING_ALL: u8 = 1;
 pub const TIERING_SNAPSHOT_ONLY: u8 = 2;
 /// `tiering` of a volume of which all cold blocks move there.
 pub const TIERING_AUTO: u8 = 3;
+/// `reallocation` of a volume of which a file that is read in order and lies scattered is written
+/// anew in order, in the background.
+pub const REALLOCATION_AUTO: u8 = 0;
+/// `reallocation` of a volume without read reallocation.
+pub const REALLOCATION_OFF: u8 = 1;
 /// Days that a block must not be read for to be cold, at least: two, as scans of a few hours'
 /// period tell no less apart.
 pub const COOLING_DAYS_MIN: u16 = 2;
@@ -123,8 +128,9 @@ pub struct VolumeRecord {
     /// Which of its blocks are to lie in object stores: [`TIERING_NONE`], [`TIERING_ALL`],
     /// [`TIERING_SNAPSHOT_ONLY`] or [`TIERING_AUTO`].
     pub tiering: u8,
-    /// Reserved; zero.
-    pub reserved_a: u8,
+    /// Whether files that lie scattered are written anew when they are read in order:
+    /// [`REALLOCATION_AUTO`] or [`REALLOCATION_OFF`].
+    pub reallocation: u8,
     /// Days until a block is cold, [`COOLING_DAYS_MIN`] to [`COOLING_DAYS_MAX`]; 0: as the policy
     /// has it.
     pub cooling_days: U16,
@@ -210,7 +216,7 @@ impl VolumeRecord {
             return wrong("kind");
         }
         if self.features.forbids_writing(FeatureScope::Volume).is_none() {
-            self.validate_tiering()?;
+            self.validate_policies()?;
         }
         if name_of(&self.name, self.name_size).is_none() {
             return wrong("name");
@@ -229,15 +235,18 @@ impl VolumeRecord {
         }
         let rules = self.exports.each_ref().map(|rule| rule.reserved.as_slice());
         self.features.check_reserved(FeatureScope::Volume, "volume record", &rules)?;
-        let reserved = [self.reserved_a.as_bytes(), self.reserved_b.as_bytes(), &self.padding];
+        let reserved = [self.reserved_b.as_bytes(), &self.padding];
         self.features.check_reserved(FeatureScope::Volume, "volume record", &reserved)
     }
 
     /// What nobody looks at in a volume that is not written.
-    fn validate_tiering(&self) -> Result<(), Damage> {
+    fn validate_policies(&self) -> Result<(), Damage> {
         let wrong = |field| Err(Damage::Field { structure: "volume record", field });
         if self.tiering > TIERING_AUTO {
             return wrong("tiering");
+        }
+        if self.reallocation > REALLOCATION_OFF {
+            return wrong("reallocation");
         }
         let days = self.cooling_days.get();
         if days != 0 && !(COOLING_DAYS_MIN..=COOLING_DAYS_MAX).contains(&days) {
@@ -390,7 +399,7 @@ pub fn name_field(name: &str) -> Result<([u8; NAME_SIZE_MAX], U16), Damage> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::features::FeatureClass;
+    use crate::features::{FeatureClass, REALLOCATION};
 
     fn record() -> VolumeRecord {
         let mut record = VolumeRecord::empty();
@@ -405,8 +414,9 @@ mod tests {
     fn regression_new_values_in_a_record_belong_to_the_feature_that_is_lacking() {
         type Change = fn(&mut VolumeRecord);
         let unread: [Change; 1] = [|record| record.kind = 3];
-        let unwritten: [Change; 3] = [
+        let unwritten: [Change; 4] = [
             |record| record.tiering = TIERING_AUTO + 1,
+            |record| record.reallocation = REALLOCATION_OFF + 1,
             |record| record.cooling_days = U16::new(1),
             |record| record.scan_next = U64::new(u64::MAX),
         ];
@@ -436,5 +446,28 @@ mod tests {
         newer.features.set_named(reading, 40, "later");
         newer.container_inode = U64::new(0);
         assert!(newer.validate().is_err(), "whose blocks are whose must be known");
+    }
+
+    #[test]
+    fn a_reallocation_that_does_not_exist_is_damage() {
+        let validated = |reallocation| VolumeRecord { reallocation, ..record() }.validate();
+        assert_eq!(validated(REALLOCATION_AUTO), Ok(()));
+        assert_eq!(validated(REALLOCATION_OFF), Ok(()));
+        let wrong = Damage::Field { structure: "volume record", field: "reallocation" };
+        for damaged in [2, u8::MAX] {
+            assert_eq!(validated(damaged), Err(wrong));
+        }
+    }
+
+    /// The byte was reserved: a build without the feature takes it for damage if the feature's bit
+    /// is not set, and serves the volume if it is.
+    #[test]
+    fn the_feature_of_reallocation_forbids_an_older_build_nothing() {
+        let mut record = record();
+        record.features.set(&REALLOCATION);
+        assert_eq!(record.validate(), Ok(()));
+        assert_eq!(REALLOCATION.class, FeatureClass::Compatible);
+        assert_eq!(record.features.forbids_writing(FeatureScope::Volume), None);
+        assert_eq!(record.features.to_string(), "reallocation");
     }
 }

@@ -97,7 +97,7 @@ fn structures() -> BTreeMap<String, Layout> {
         },
         records::VolumeRecord {
             state, kind, name_size, volume, container_inode, size_blocks, created, name,
-            tiering, reserved_a, cooling_days, reserved_b, scan_started, scan_next, object_blocks,
+            tiering, reallocation, cooling_days, reserved_b, scan_started, scan_next, object_blocks,
             exports, identity, handle_key, features, padding
         },
         records::SnapshotRecord {

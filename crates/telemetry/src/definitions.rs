@@ -211,6 +211,11 @@ metrics! {
         "Blocks that were written elsewhere to empty allocation areas.",
     ).by(&["aggregate", "kind"]);
     /// Labels: aggregate.
+    REALLOCATED_BLOCKS = counter(
+        "stroop_reallocated_blocks_total", Unit::Count,
+        "Blocks of files that were written elsewhere so that they lie in order (read reallocation).",
+    ).by(&["aggregate"]);
+    /// Labels: aggregate.
     CHAINS = counter(
         "stroop_chains_written_total", Unit::Count,
         "Runs of consecutive blocks that were written to one disk, each by one request.",

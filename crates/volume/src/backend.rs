@@ -1,13 +1,15 @@
 //! A flexible volume's two spaces as the place where its image goes: a VVBN from its own, a PVBN
 //! from its aggregate (FlexVol section 3.3).
 //!
-//! Invariants: each placed block has an update of the container map.
+//! Invariants: each placed block has an update of the container map. A block that is reallocated
+//! keeps its VVBN: the update alone says where it lies now.
 
 use aggregate::{Aggregate, ContainerUpdate, block_owner};
 use cowfs::content::Content;
 use cowfs::image::Backend;
 use cowfs::pointer::{BlockPlace, Pointer};
 use cowfs::reader::{Progress, Reader, Stop, Wait};
+use cowfs::scatter::Runs;
 use cowfs::space::Space;
 use ondisk::identity::crc32c;
 use ondisk::pointer::{DualPointer, PhysicalPointer};
@@ -28,6 +30,10 @@ pub(crate) struct Holdings {
     pub updates: Vec<ContainerUpdate>,
     /// Of those used, the ones whose blocks are nobody's: free again with the commit.
     pub wasted: Vec<Pvbn>,
+    /// Where blocks have lain that lie elsewhere now, under their numbers.
+    pub reallocated_from: Runs,
+    /// And where they lie now.
+    pub reallocated: Runs,
 }
 
 impl Holdings {
@@ -35,6 +41,8 @@ impl Holdings {
     pub fn join(&mut self, other: Self) {
         self.updates.extend(other.updates);
         self.wasted.extend(other.wasted);
+        self.reallocated_from.join(other.reallocated_from);
+        self.reallocated.join(other.reallocated);
     }
 }
 
@@ -63,6 +71,23 @@ impl DualBackend<'_> {
         };
         self.holdings.used.push(pvbn);
         self.put(DualPointer { vvbn, pvbn, flags: 0, checksum: 0 }, block, place)
+    }
+
+    /// Writes a block of the tree anew at any PVBN; its VVBN, and so every snapshot, follows it.
+    pub fn write_elsewhere(
+        &mut self,
+        old: DualPointer,
+        block: BlockRef,
+        place: BlockPlace,
+    ) -> DualPointer {
+        let pointer = self.write_at(old.vvbn, block, place);
+        self.holdings.reallocated_from.note(old.pvbn);
+        self.holdings.reallocated.note(pointer.pvbn);
+        if self.aggregate.has_moved(place.volume) {
+            // Snapshots name the old place.
+            self.aggregate.parts.cache.note_moved(old.pvbn, old.checksum, pointer.pvbn);
+        }
+        pointer
     }
 
     /// Undoes updates of the container map beyond the first so many. Their blocks are on their way
@@ -111,6 +136,16 @@ impl Backend<DualPointer> for DualBackend<'_> {
 
     fn write(&mut self, address: DualPointer, block: BlockRef, place: BlockPlace) -> DualPointer {
         self.put(address, block, place)
+    }
+
+    fn write_again(
+        &mut self,
+        _: &mut Space<DualPointer>,
+        old: DualPointer,
+        block: BlockRef,
+        place: BlockPlace,
+    ) -> DualPointer {
+        self.write_elsewhere(old, block, place)
     }
 
     fn score(

@@ -139,17 +139,22 @@ impl FlexibleVolume {
 
     fn finish(&self, aggregate: &Arc<Aggregate>, side: &mut VbnSide, cleaning: VolumeCleaning) {
         let VolumeCleaning { cleaner, holdings, dirty_blocks, .. } = cleaning;
-        aggregate.pool.forfeit(holdings.used, holdings.reserved.into_iter());
+        let Holdings { reserved, used, updates, wasted, reallocated_from, reallocated } = holdings;
+        aggregate.pool.forfeit(used, reserved.into_iter());
         let Some(mut cleaner) = cleaner else { unreachable!("what is finished was begun") };
         let written = cleaner.written();
         aggregate.statistics.blocks_written.fetch_add(written, Ordering::Relaxed);
         let given_up = cleaner.take_given_up();
         let cleaned = cleaner.take_cleaned();
         side.finished = Some(Cleaned::Whole(Finished { cleaned, dirty_blocks, given_up }));
-        let (updates, wasted) = (holdings.updates, holdings.wasted);
+        if reallocated.is_no_better_than(&reallocated_from) {
+            self.front.pause_reallocation(cleaning.context.cp);
+        }
         aggregate.member_cleaned(MemberCleaned {
             updates,
             wasted,
+            reallocated,
+            has_snapshots: !side.space.snapshots.is_empty(),
             ..MemberCleaned::of(self.front.id)
         });
     }
@@ -177,7 +182,7 @@ impl FlexibleVolume {
             return aggregate.fail(AggregateError::Contradiction { what: "a volume", problem });
         }
         self.front.set_damage(damage);
-        let Holdings { reserved, used, updates, wasted } = cleaning.holdings;
+        let Holdings { reserved, used, updates, wasted, .. } = cleaning.holdings;
         // Addresses are taken before there is an update of them, and those of shares are forfeited.
         let mut placed: FxHashSet<Pvbn> = used.iter().chain(&wasted).copied().collect();
         placed.extend(updates.iter().filter_map(|(_, pointer)| pointer.map(|one| one.pvbn)));

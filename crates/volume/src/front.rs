@@ -15,7 +15,7 @@ use platform::sync::Mutex;
 use rustc_hash::FxHashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use units::{Fbn, InodeNumber, VolumeId};
+use units::{CpNumber, Fbn, InodeNumber, VolumeId};
 
 /// The affinities of one volume.
 #[derive(Clone, Debug)]
@@ -84,9 +84,15 @@ pub struct Front<P: Pointer> {
     /// And nothing of it can be read.
     is_unreadable: AtomicBool,
     damage_hook: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    /// The consistency point from which on reallocation is worth a try again.
+    reallocation_from: AtomicU64,
     /// Why the last restore was refused by its consistency point, until it is told.
     pub(crate) refused_restore: Mutex<Option<String>>,
 }
+
+/// Consistency points that pass before blocks are reallocated again where it was in vain, so that
+/// an aggregate without free areas is not written over and over.
+const REALLOCATION_PAUSE_CPS: u64 = 64;
 
 /// Files of a volume that are remembered as given up: those that come later are counted in the
 /// server log only.
@@ -112,6 +118,7 @@ impl<P: Pointer> Front<P> {
             is_read_only: AtomicBool::new(false),
             is_unreadable: AtomicBool::new(false),
             damage_hook: Mutex::new(None),
+            reallocation_from: AtomicU64::default(),
         }
     }
 
@@ -238,6 +245,18 @@ impl<P: Pointer> Front<P> {
             self.call_background();
         }
         reaping
+    }
+
+    /// What was reallocated is as scattered as before: free space has no runs of blocks.
+    pub(crate) fn pause_reallocation(&self, cp: CpNumber) {
+        let from = cp.get() + REALLOCATION_PAUSE_CPS;
+        self.reallocation_from.store(from, Ordering::Relaxed);
+    }
+
+    /// Whether reallocation is worth a try at a consistency point.
+    #[must_use]
+    pub fn is_reallocation_worth_it(&self, cp: CpNumber) -> bool {
+        cp.get() >= self.reallocation_from.load(Ordering::Relaxed)
     }
 
     /// The volume is damaged: it takes no changes from now on. The first damage counts.

@@ -18,7 +18,8 @@ use crate::load::{load_flexible, load_logical};
 use crate::traditional::TraditionalVolume;
 use affinity::AffinityId;
 use aggregate::{
-    Aggregate, AggregateError, BlockSide, FreezeScope, Tiering, VolumeSlot, container_inode,
+    Aggregate, AggregateError, BlockSide, FreezeScope, Reallocation, Tiering, VolumeSlot,
+    container_inode,
 };
 use cowfs::budget::{Budget, Overhead, Spender, VOLUME_OVERHEAD_BLOCKS};
 use cowfs::logical::{Logical, Shared};
@@ -54,6 +55,8 @@ pub struct NewVolume<'a> {
     pub exports: &'a [ExportRuleRecord],
     /// Which of its blocks lie in object stores.
     pub tiering: Tiering,
+    /// Whether reads reallocate.
+    pub reallocation: Reallocation,
 }
 
 impl NewVolume<'_> {
@@ -82,6 +85,7 @@ impl NewVolume<'_> {
         record.size_blocks = U64::new(self.size_blocks);
         set_rules(&mut record, self.exports);
         self.tiering.store(&mut record);
+        self.reallocation.store(&mut record);
         record.scan_started = I64::new(now.get());
         record
     }

@@ -133,6 +133,11 @@ impl Sink<DualPointer> for ShareSink<'_> {
         self.backend.write_at(vvbn, block, place)
     }
 
+    fn place_again(&mut self, old: DualPointer, block: BlockRef, place: BlockPlace) -> DualPointer {
+        *self.written += 1;
+        self.backend.write_elsewhere(old, block, place)
+    }
+
     fn free(&mut self, pointer: DualPointer) {
         self.numbers.freed.push(pointer.vbn());
     }

@@ -17,8 +17,13 @@ pub(crate) fn file_work<P: Pointer>(image: &mut Image<P>) -> Vec<FileWork<P>> {
         let mut leaves = Vec::new();
         for stripe in &image.stripes {
             if let Some(file) = stripe.get(&inode.number) {
-                let blocks = file.iter();
-                leaves.extend(blocks.map(|(fbn, block)| (fbn, Leaf::Block(Arc::clone(block)))));
+                leaves.extend(file.leaves().map(|(fbn, block, is_reallocated)| {
+                    let block = Arc::clone(block);
+                    (
+                        fbn,
+                        if is_reallocated { Leaf::Reallocated(block) } else { Leaf::Block(block) },
+                    )
+                }));
             }
         }
         // Runs of each stripe one after another: a sort that merges runs is quick with them.

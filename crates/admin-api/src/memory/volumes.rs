@@ -26,6 +26,7 @@ pub(super) fn set(volumes: &mut Volumes, request: &VolumeSet) -> Result<VolumeIn
     let days = request.tiering_minimum_cooling_days.or(kept);
     volume.tiering_minimum_cooling_days = days.or(policy.default_cooling_days());
     volume.tiering_policy = policy;
+    volume.reallocate = request.reallocate.unwrap_or(volume.reallocate);
     Ok(volume.clone())
 }
 

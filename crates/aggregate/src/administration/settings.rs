@@ -2,7 +2,7 @@
 //!
 //! Invariants: what was chosen is durable when it is answered.
 
-use crate::relocation::tiering::Tiering;
+use crate::block_side::policies::VolumeChange;
 use crate::service::action::{Acted, CpDone, FreezeScope};
 use crate::service::aggregate::Aggregate;
 use std::sync::Arc;
@@ -27,12 +27,19 @@ impl Aggregate {
         self.request_action(Box::new(grown), done);
     }
 
-    /// From now on the blocks of a volume's files move as `tiering` says. `done` is called when
-    /// that is durable.
-    pub fn set_tiering(self: &Arc<Self>, volume: VolumeId, tiering: Tiering, done: CpDone) {
+    /// Gives a volume the policies of `change`: all of them, or none if one is refused. `done` is
+    /// called when they are durable.
+    pub fn change_volume(self: &Arc<Self>, volume: VolumeId, change: VolumeChange, done: CpDone) {
         let set = move |scope: &mut FreezeScope<'_, '_>| {
             let now = scope.aggregate.parts.clock.wall();
-            scope.block_side().set_tiering(volume, tiering, now)?;
+            let side = scope.block_side();
+            if let Some(tiering) = change.tiering {
+                side.set_tiering(volume, tiering, now)?;
+            }
+            // Refused only for what would have refused the tiering, so never by halves.
+            if let Some(reallocation) = change.reallocation {
+                side.set_reallocation(volume, reallocation)?;
+            }
             Ok(Acted::Done)
         };
         self.request_action(Box::new(set), done);

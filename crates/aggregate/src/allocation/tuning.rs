@@ -35,6 +35,8 @@ pub struct Tuning {
     /// Blocks that notes of stripes take before the next epoch of notes begins, if the log has room
     /// for so many.
     pub note_blocks_max: u64,
+    /// Whether what lies about whatever is read is reallocated, in order or not.
+    pub reallocates_all: bool,
 }
 
 impl Default for Tuning {
@@ -49,6 +51,7 @@ impl Default for Tuning {
             delayed_permille: DELAYED_PERMILLE,
             commit_bytes_max: COMMIT_BYTES_MAX,
             note_blocks_max: u64::MAX,
+            reallocates_all: false,
         }
     }
 }

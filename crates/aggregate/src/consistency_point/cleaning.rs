@@ -17,6 +17,7 @@ use crate::service::state::Phase;
 use affinity::{Access, Outcome};
 use cowfs::image::ImageCleaner;
 use cowfs::reader::{HeldBlocks, Reader, Stop};
+use ondisk::features::MOVED_BLOCKS;
 use platform::mutation::{self, Rule};
 use platform::stage::{self, Stage};
 use std::sync::Arc;
@@ -136,12 +137,28 @@ fn take_cleaned(aggregate: &Aggregate, side: &mut BlockSide, cp: CpNumber) -> Ve
         if member.is_damaged && !mutation::broken(Rule::VolumeDamageUnmarked) {
             side.quarantine(member.volume);
         }
+        note_reallocated(aggregate, side, member);
     }
     let BlockSide { relocation, space, containers, .. } = &mut *side;
     let (store, pool) = (&*aggregate.parts.store, &aggregate.pool);
     relocation.note(&cleaned);
     relocation.place(&mut Placing { space, store, pool, containers, cp }, &mut cleaned);
     cleaned
+}
+
+/// Blocks of a volume lie elsewhere under their numbers. Its own pointers know; those of snapshots
+/// have wrong hints from the commit on, so that readers have to ask the container map.
+fn note_reallocated(aggregate: &Aggregate, side: &mut BlockSide, member: &MemberCleaned) {
+    let blocks = member.reallocated.blocks();
+    aggregate.statistics.reallocated_blocks.fetch_add(blocks, Ordering::Relaxed);
+    let slot = side.slot_of(member.volume).filter(|_| blocks > 0 && member.has_snapshots);
+    let Some(slot) = slot.filter(|_| !mutation::broken(Rule::ReallocationUnsaid)) else { return };
+    if side.table[slot].record.features.has(&MOVED_BLOCKS) {
+        return;
+    }
+    side.table[slot].record.features.set(&MOVED_BLOCKS);
+    side.dirty_slots.insert(slot);
+    aggregate.moved_volumes.write().insert(member.volume);
 }
 
 fn begin_cleaning(

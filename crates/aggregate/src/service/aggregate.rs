@@ -180,6 +180,24 @@ impl Aggregate {
         self.state.lock().is_due()
     }
 
+    /// Whether the last consistency point was asked for: what changes after it is lost.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.state.lock().stopping
+    }
+
+    /// Whether blocks of a volume were ever moved, so that hints may be wrong.
+    #[must_use]
+    pub fn has_moved(&self, volume: VolumeId) -> bool {
+        self.moved_volumes.read().contains(&volume)
+    }
+
+    /// Whether an image is pinned, or is to be: what it has keeps its place.
+    #[must_use]
+    pub fn is_pinned(&self) -> bool {
+        self.pins.is_pinned()
+    }
+
     /// Blocks there are.
     #[must_use]
     pub fn size_blocks(&self) -> u64 {

@@ -57,7 +57,7 @@ struct Maps(Arc<Aggregate>);
 
 impl ContainerMaps for Maps {
     fn has_moved(&self, volume: VolumeId) -> bool {
-        self.0.moved_volumes.read().contains(&volume)
+        self.0.has_moved(volume)
     }
 
     fn note_random_reads(&self, blocks: &[(VolumeId, Vvbn)]) {

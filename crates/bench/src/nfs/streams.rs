@@ -5,6 +5,9 @@
 //! its memory yet (*fresh*) and a later one finds one that has (*warm*). The node writes down what
 //! its threads do (`stroop serve --activity`), and a load's part of that is told with its rate.
 //!
+//! A file that was overwritten at random is read twice: with `--reallocate auto` the server puts it
+//! in order after the first time.
+//!
 //! A peer has a file of its own in each round, and the system's page cache, which is emptied before
 //! it reads.
 //!
@@ -28,6 +31,7 @@ use bare::BareDisk;
 use platform::Clock as _;
 use platform::linux::SystemClock;
 use std::ops::Range;
+use std::time::Duration;
 use units::BLOCK_SIZE_U64;
 
 /// The loads on a node, in the order in which they run.
@@ -41,17 +45,23 @@ enum Load {
     /// Random blocks, a quarter as many as the file has.
     Overwrite,
     ReadAged,
+    /// Not measured: nothing is asked of our server, as long as it may take to put the file in
+    /// order. That has begun with the read before.
+    Rest,
+    ReadAgain,
     ReadRandom,
 }
 
 impl Load {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 9] = [
         Self::WriteFresh,
         Self::Rewrite,
         Self::WriteWarm,
         Self::Read,
         Self::Overwrite,
         Self::ReadAged,
+        Self::Rest,
+        Self::ReadAgain,
         Self::ReadRandom,
     ];
 
@@ -59,11 +69,12 @@ impl Load {
     const fn name(self) -> Option<&'static str> {
         match self {
             Self::WriteFresh => Some("write fresh"),
-            Self::Rewrite => None,
+            Self::Rewrite | Self::Rest => None,
             Self::WriteWarm => Some("write warm"),
             Self::Read => Some("read cold"),
             Self::Overwrite => Some("overwrite 4K"),
             Self::ReadAged => Some("read cold aged"),
+            Self::ReadAgain => Some("read cold aged again"),
             Self::ReadRandom => Some("read 4K cold"),
         }
     }
@@ -75,38 +86,43 @@ impl Load {
         }
     }
 
-    fn run(self, session: &mut Session, nanoseconds: u64) -> Result<Sample, Stopped> {
+    /// What came of it; nothing of a rest.
+    fn run(self, session: &mut Session, nanoseconds: u64) -> Result<Option<Sample>, Stopped> {
         let bytes = f64::from(LARGE_BYTES);
         let quarter = session.file_bytes / BLOCK_SIZE_U64 / 4;
-        match self {
+        let sample = match self {
             Self::WriteFresh | Self::Rewrite | Self::WriteWarm => {
-                Ok(Sample::of(session.write_all()?, bytes))
+                Sample::of(session.write_all()?, bytes)
             }
-            Self::Read | Self::ReadAged => Ok(Sample::of(read(session)?, bytes)),
+            Self::Read | Self::ReadAged | Self::ReadAgain => Sample::of(read(session)?, bytes),
+            Self::Rest => {
+                let seconds = session.file_bytes as f64 / REST_BYTES_PER_SECOND;
+                std::thread::sleep(Duration::from_secs_f64(seconds));
+                return Ok(None);
+            }
             Self::Overwrite => {
                 let begin = SystemClock.monotonic_nanoseconds();
                 let how = Stability::Unstable;
                 let written = write_random(session, how, SMALL_DEPTH, (quarter, None))?;
                 let nanoseconds = SystemClock.monotonic_nanoseconds() - begin;
-                Ok(Sample::of(Measured { nanoseconds, ..written }, 1.0))
+                Sample::of(Measured { nanoseconds, ..written }, 1.0)
             }
-            Self::ReadRandom => {
-                Ok(Sample::of(read_random(session, SMALL_DEPTH, nanoseconds)?, 1.0))
-            }
-        }
+            Self::ReadRandom => Sample::of(read_random(session, SMALL_DEPTH, nanoseconds)?, 1.0),
+        };
+        Ok(Some(sample))
     }
 
     /// Whether nothing of the file is to be in memory when it begins.
     const fn is_cold(self) -> bool {
-        matches!(self, Self::Read | Self::ReadAged | Self::ReadRandom)
+        matches!(self, Self::Read | Self::ReadAged | Self::ReadAgain | Self::ReadRandom)
     }
 
     /// The same on the bare disk.
     fn run_bare(self, disk: &BareDisk, nanoseconds: u64) -> Result<Option<f64>, BenchError> {
         match self {
             Self::WriteFresh | Self::WriteWarm => disk.write().map(Some),
-            Self::Read | Self::ReadAged => disk.read().map(Some),
-            Self::Overwrite | Self::Rewrite => Ok(None),
+            Self::Read | Self::ReadAged | Self::ReadAgain => disk.read().map(Some),
+            Self::Overwrite | Self::Rewrite | Self::Rest => Ok(None),
             Self::ReadRandom => disk.read_random(SMALL_DEPTH, nanoseconds).map(Some),
         }
     }
@@ -114,6 +130,9 @@ impl Load {
 
 /// The peer's name.
 const PEER: &str = "ganesha";
+/// A server's rest is as long as it takes to write the file at this rate: half of what read
+/// reallocation does (docs/decisions/0054).
+const REST_BYTES_PER_SECOND: f64 = (32 << 20) as f64;
 /// Calls in flight of random loads.
 const SMALL_DEPTH: usize = 32;
 
@@ -269,6 +288,9 @@ fn run_loads(
 ) -> Result<(), BenchError> {
     let server = session.target.name.clone();
     for load in needed(lines) {
+        if load == Load::Rest && session.target.name == PEER {
+            continue;
+        }
         let line = lines.iter_mut().find(|line| line.load == load);
         let name = line.as_ref().map_or("preparing", |line| &line.name);
         progress(&format!("{name}, {server}"));
@@ -279,7 +301,7 @@ fn run_loads(
         let sample = load.run(session, bench.round_nanoseconds);
         let sample = sample.map_err(|stopped| stopped.error(name, &server))?;
         let end = SystemClock.monotonic_nanoseconds();
-        if let Some(line) = line {
+        if let Some((line, sample)) = line.zip(sample) {
             note(line, &sample, begin..end)?;
         }
     }
@@ -328,11 +350,11 @@ mod tests {
         let target = Target { name, kind: Kind::Limit, nfs, mount: nfs, path };
         let mut session = Session::open_empty(target, 4 << 20).unwrap();
         for load in Load::ALL {
-            let sample = load.run(&mut session, 1_000_000).unwrap();
+            let Some(sample) = load.run(&mut session, 1_000_000).unwrap() else { continue };
             assert!(sample.rate > 0.0 && sample.latencies.total() > 0, "{load:?}");
         }
         // A quarter of the file's blocks, each once on average.
-        let sample = Load::Overwrite.run(&mut session, 1).unwrap();
+        let sample = Load::Overwrite.run(&mut session, 1).unwrap().unwrap();
         assert_eq!(sample.latencies.total(), 256);
     }
 

@@ -1,6 +1,6 @@
 //! `stroop volume`.
 
-use admin_api::{ExportRule, TieringPolicy};
+use admin_api::{ExportRule, Reallocation, TieringPolicy};
 use clap::Subcommand;
 use units::ByteSize;
 
@@ -31,6 +31,9 @@ pub enum VolumeCommand {
         /// Days after which a block is cold: see `volume set`
         #[arg(long, value_name = "DAYS")]
         tiering_minimum_cooling_days: Option<u16>,
+        /// Whether scattered files that are read in order are written anew: see `volume set`
+        #[arg(long, value_name = "auto|off", default_value = "auto")]
+        reallocate: Reallocation,
         /// Only say what would be done
         #[arg(long)]
         dry_run: bool,
@@ -55,6 +58,11 @@ pub enum VolumeCommand {
         /// [default: 2 for snapshot-only, 31 for auto]
         #[arg(long, value_name = "DAYS")]
         tiering_minimum_cooling_days: Option<u16>,
+        /// Read reallocation. auto: a file that is read in order and lies scattered on disks is
+        /// written anew in order, in the background, while the tiering policy is none and an eighth
+        /// of the disks and of the volume is free. off: reading never has a file written anew
+        #[arg(long, value_name = "auto|off")]
+        reallocate: Option<Reallocation>,
     },
     /// Give a volume another size, larger or smaller; down to what its files and snapshots use
     Resize {

@@ -423,6 +423,15 @@ fn objects_print_as_prose_and_json() {
         (&json["tiering_minimum_cooling_days"], &json["tiered_bytes"]),
         (&2.into(), &0.into())
     );
+    assert!(session.ok("stroop volume show home").contains("reallocate  auto"));
+    let set = session.ok("stroop volume set home --reallocate off");
+    assert_eq!(set, "home: reallocate off\n");
+    assert!(session.ok("stroop volume show home").contains("reallocate  off"));
+    let both = session.ok("stroop volume set home --tiering-policy none --reallocate auto");
+    assert_eq!(both, "home: tiering policy none; reallocate auto\n");
+    let json = session.json("stroop volume create work --size 1G --reallocate off");
+    assert_eq!(json["reallocate"], "off");
+    assert_eq!(session.json("stroop volume list")["records"][1]["reallocate"], "off");
     assert!(session.fails("stroop volume set home", 2).contains("no change is named"));
     let json = session.json("stroop volume show home");
     assert_eq!(json["size_bytes"], 1 << 30);

@@ -44,6 +44,7 @@ pub(super) fn run(
             export,
             tiering_policy,
             tiering_minimum_cooling_days,
+            reallocate,
             dry_run,
         } => {
             let owner = owner.as_deref().map(|owner| Accounts::of_this_machine().owner(owner));
@@ -57,6 +58,7 @@ pub(super) fn run(
                 exports: export.clone(),
                 tiering_policy: *tiering_policy,
                 tiering_minimum_cooling_days: *tiering_minimum_cooling_days,
+                reallocate: *reallocate,
                 dry_run: *dry_run,
             };
             create(node, &request)
@@ -80,14 +82,15 @@ pub(super) fn run(
             }
         }
         VolumeCommand::Show { name } => show(&node.volume_show(&Named { name: name.clone() })?),
-        VolumeCommand::Set { name, tiering_policy, tiering_minimum_cooling_days } => {
+        VolumeCommand::Set { name, tiering_policy, tiering_minimum_cooling_days, reallocate } => {
             let request = VolumeSet {
                 name: name.clone(),
                 tiering_policy: *tiering_policy,
                 tiering_minimum_cooling_days: *tiering_minimum_cooling_days,
+                reallocate: *reallocate,
             };
             let volume = node.volume_set(&request)?;
-            let line = format!("{}: tiering policy {}", volume.name, tiering(&volume));
+            let line = format!("{}: {}", volume.name, changed(&request, &volume));
             Ok(Output::of(&volume.name, &volume)?.line(line))
         }
         VolumeCommand::Resize { name, size, dry_run } => {
@@ -212,6 +215,13 @@ fn tiering(volume: &VolumeInfo) -> String {
         Some(days) => format!("{}, cold after {days} days", volume.tiering_policy),
         None => volume.tiering_policy.to_string(),
     }
+}
+
+/// What of a volume was set: "tiering policy none; reallocate off".
+fn changed(wanted: &VolumeSet, volume: &VolumeInfo) -> String {
+    let tiering = wanted.changes_tiering().then(|| format!("tiering policy {}", tiering(volume)));
+    let reallocate = wanted.reallocate.map(|_| format!("reallocate {}", volume.reallocate));
+    tiering.into_iter().chain(reallocate).collect::<Vec<_>>().join("; ")
 }
 
 /// The aggregate, if there is one only.
@@ -395,6 +405,7 @@ fn show(volume: &VolumeInfo) -> Result<Output, AdminError> {
         format!("state       {}", state_of(volume)),
         format!("kind        {}", if volume.traditional { "traditional" } else { "thin" }),
         format!("tiering     {}", tiering(volume)),
+        format!("reallocate  {}", volume.reallocate),
         format!("created     {}", volume.created),
         format!("owner       {}:{}", volume.owner.uid, volume.owner.gid),
         format!("files       {}", volume.files),

@@ -10,6 +10,7 @@ use units::{Block, BlockRef, Fbn};
 enum Step {
     Put(Fbn, bool),
     Change(Fbn, bool),
+    Reallocate(Fbn),
     Drop(Fbn, Fbn),
     SetLogged,
 }
@@ -19,6 +20,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => (fbn(), any::<bool>()).prop_map(|(fbn, logged)| Step::Put(fbn, logged)),
         2 => (fbn(), any::<bool>()).prop_map(|(fbn, logged)| Step::Change(fbn, logged)),
+        3 => fbn().prop_map(Step::Reallocate),
         2 => (fbn(), fbn()).prop_map(|(start, end)| Step::Drop(start, end)),
         1 => Just(Step::SetLogged),
     ]
@@ -38,6 +40,7 @@ proptest! {
         let mut file = DirtyFile::default();
         let mut blocks: BTreeMap<Fbn, u64> = BTreeMap::new();
         let mut unlogged = BTreeSet::new();
+        let mut reallocated = BTreeSet::new();
         for (value, step) in steps.into_iter().enumerate() {
             let value = value as u64;
             match step {
@@ -45,6 +48,15 @@ proptest! {
                     let new = blocks.insert(fbn, value).is_none();
                     prop_assert_eq!(file.put(fbn, block(value), logged), new);
                     if !logged { unlogged.insert(fbn); }
+                    reallocated.remove(&fbn);
+                }
+                Step::Reallocate(fbn) => {
+                    let new = !blocks.contains_key(&fbn);
+                    prop_assert_eq!(file.put_reallocated(fbn, block(value)), new);
+                    if new {
+                        blocks.insert(fbn, value);
+                        reallocated.insert(fbn);
+                    }
                 }
                 Step::Change(fbn, logged) => {
                     let found = file.get_mut(fbn, logged);
@@ -52,6 +64,7 @@ proptest! {
                     if let Some(found) = found {
                         *found = block(value);
                         blocks.insert(fbn, value);
+                        reallocated.remove(&fbn);
                         if !logged { unlogged.insert(fbn); }
                     }
                 }
@@ -59,6 +72,7 @@ proptest! {
                     let before = blocks.len();
                     blocks.retain(|fbn, _| *fbn < start || *fbn >= end);
                     unlogged.retain(|fbn| *fbn < start || *fbn >= end);
+                    reallocated.retain(|fbn| *fbn < start || *fbn >= end);
                     let dropped = (before - blocks.len()) as u64;
                     prop_assert_eq!(file.drop_range(start, end), dropped);
                 }
@@ -73,8 +87,12 @@ proptest! {
         let content = |found: (Fbn, &BlockRef)| {
             (found.0, u64::from_le_bytes(found.1.bytes()[..8].try_into().unwrap()))
         };
-        let all: Vec<_> = file.iter().map(content).collect();
-        prop_assert_eq!(all, blocks.clone().into_iter().collect::<Vec<_>>());
+        let all: Vec<_> = file
+            .leaves()
+            .map(|(fbn, block, is_reallocated)| (content((fbn, block)), is_reallocated))
+            .collect();
+        let leaf = |(fbn, value): (&Fbn, &u64)| ((*fbn, *value), reallocated.contains(fbn));
+        prop_assert_eq!(all, blocks.iter().map(leaf).collect::<Vec<_>>());
         let unlogged: Vec<_> = unlogged.into_iter().collect();
         prop_assert_eq!(file.unlogged().collect::<Vec<_>>(), unlogged);
         let some: Vec<_> = file.range(low, high).map(content).collect();

@@ -179,6 +179,9 @@ fn no_request_changes_the_record_of_a_volume_that_lacks_a_feature() {
         };
         let tiering = Tiering { policy: TieringPolicy::Auto, cooling_days: None };
         refused(node.wait(|done| node.engine.set_tiering("home", tiering, done)));
+        let off = Some(Reallocation::Off);
+        let change = VolumeChange { reallocation: off, ..VolumeChange::default() };
+        refused(node.wait(|done| node.engine.change_volume("home", change, done)));
         refused(node.wait(|done| node.engine.set_exports("home", Vec::new(), done)));
         for request in [
             SnapshotRequest::Create("one".to_owned()),
@@ -187,7 +190,9 @@ fn no_request_changes_the_record_of_a_volume_that_lacks_a_feature() {
         ] {
             refused(node.wait(|done| node.engine.request_snapshot("home", request, done)));
         }
-        assert_eq!(node.engine.volume_named("home").unwrap().tiering(), Tiering::default());
+        let home = node.engine.volume_named("home").unwrap();
+        assert_eq!(home.tiering(), Tiering::default());
+        assert!(home.may_reallocate());
         assert!(record(&node, "home") == before);
         let node = restarted(node);
         assert!(record(&node, "home") == before);

@@ -536,7 +536,8 @@ mod tests {
     use admin_api::JournalCopy;
     use admin_api::memory::MemoryAdministration;
     use admin_api::{
-        AdminError, Administration as _, AggregateCreate, Code, TieringPolicy, VolumeCreate,
+        AdminError, Administration as _, AggregateCreate, Code, Reallocation, TieringPolicy,
+        VolumeCreate,
     };
     use units::{AggregateUuid, DiskUuid};
 
@@ -585,6 +586,7 @@ mod tests {
             exports: Vec::new(),
             tiering_policy: TieringPolicy::None,
             tiering_minimum_cooling_days: None,
+            reallocate: Reallocation::Auto,
             dry_run: false,
         };
         let mut info = node.volume_create(&create).unwrap();

@@ -63,6 +63,8 @@ impl Status {
         ] {
             self.count_to(&definitions::EMPTYING_BLOCKS, &[name, kind], number(blocks));
         }
+        let reallocated = number(&statistics.reallocated_blocks);
+        self.count_to(&definitions::REALLOCATED_BLOCKS, &[name], reallocated);
         let counters = aggregate.parts.store.status().counters;
         self.count_to(&definitions::CHAINS, &[name], counters.device_writes);
         self.count_to(&definitions::CHAIN_BLOCKS, &[name], counters.device_blocks);

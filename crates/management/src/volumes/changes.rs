@@ -7,7 +7,9 @@ use crate::aggregates::check_takes_volumes;
 use crate::exports;
 use crate::refusals::taken;
 use crate::volumes::exported::check_rules_count;
-use crate::volumes::policies::{shown_policy, stored_policy, stored_tiering};
+use crate::volumes::policies::{
+    changed_tiering, shown_policy, stored_reallocation, stored_tiering,
+};
 use crate::volumes::room::Volumes;
 use crate::volumes::view::ROOT_OWNER;
 use admin_api::exports::add_rule;
@@ -15,7 +17,7 @@ use admin_api::{
     AdminError, Code, MountCreate, MountInfo, MountRemove, Removal, VolumeCreate, VolumeDelete,
     VolumeInfo, VolumeResize, VolumeSet,
 };
-use dblade::{Tiering, VolumeKind, VolumeRequest};
+use dblade::{Tiering, VolumeChange, VolumeKind, VolumeRequest};
 use platform::mutation::{self, Rule};
 use units::{BLOCK_SIZE_U64, ByteSize, shell_word};
 
@@ -60,6 +62,7 @@ impl Volumes {
             root: (owner.uid, owner.gid, ROOT_MODE),
             exports: rules.iter().map(exports::to_record).collect(),
             tiering: stored_tiering(wanted),
+            reallocation: stored_reallocation(wanted.reallocate),
         };
         let engine = &self.node.engine;
         self.node.waits.request(CREATE, &wanted.name, |done| engine.create_volume(create, done))?;
@@ -81,18 +84,22 @@ impl Volumes {
                     "stroop volume create NAME, in an aggregate made without --traditional",
                 ));
         }
-        let before = volume.tiering();
-        let policy = wanted.tiering_policy.map_or(before.policy, stored_policy);
-        // Days that were chosen for another policy say nothing of this one.
-        let kept = before.cooling_days.filter(|_| policy == before.policy);
-        let cooling_days = wanted.tiering_minimum_cooling_days.or(kept);
-        let tiering = Tiering { policy, cooling_days };
-        check_tiering(message, name, tiering)?;
+        let tiering = changed_tiering(wanted, volume.tiering());
+        if let Some(tiering) = tiering {
+            check_tiering(message, name, tiering)?;
+        }
+        let change =
+            VolumeChange { tiering, reallocation: wanted.reallocate.map(stored_reallocation) };
         self.node
             .waits
-            .request(message, name, |done| self.node.engine.set_tiering(name, tiering, done))?;
-        let days = tiering.days();
-        tracing::info!(volume = name, policy = %shown_policy(policy), ?days, "tiering policy set");
+            .request(message, name, |done| self.node.engine.change_volume(name, change, done))?;
+        if let Some(tiering) = tiering {
+            let (policy, days) = (shown_policy(tiering.policy), tiering.days());
+            tracing::info!(volume = name, %policy, ?days, "tiering policy set");
+        }
+        if let Some(reallocate) = wanted.reallocate {
+            tracing::info!(volume = name, %reallocate, "read reallocation set");
+        }
         Ok(self.volume_info(&volume))
     }
 

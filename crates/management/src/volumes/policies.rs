@@ -1,6 +1,6 @@
-//! Tiering policies in the words of the interface and of the engine.
+//! Policies of volumes in the words of the interface and of the engine.
 
-use admin_api::{TieringPolicy, VolumeCreate};
+use admin_api::{Reallocation, TieringPolicy, VolumeCreate, VolumeSet};
 use dblade::Tiering;
 
 pub(crate) const fn shown_policy(policy: dblade::TieringPolicy) -> TieringPolicy {
@@ -21,6 +21,29 @@ pub(crate) const fn stored_policy(policy: TieringPolicy) -> dblade::TieringPolic
     }
 }
 
+pub(crate) const fn shown_reallocation(reallocation: dblade::Reallocation) -> Reallocation {
+    match reallocation {
+        dblade::Reallocation::Auto => Reallocation::Auto,
+        dblade::Reallocation::Off => Reallocation::Off,
+    }
+}
+
+pub(crate) const fn stored_reallocation(reallocation: Reallocation) -> dblade::Reallocation {
+    match reallocation {
+        Reallocation::Auto => dblade::Reallocation::Auto,
+        Reallocation::Off => dblade::Reallocation::Off,
+    }
+}
+
+/// What a volume's tiering is to be, if it is to be another.
+pub(crate) fn changed_tiering(wanted: &VolumeSet, before: Tiering) -> Option<Tiering> {
+    let policy = wanted.tiering_policy.map_or(before.policy, stored_policy);
+    // Days that were chosen for another policy say nothing of this one.
+    let kept = before.cooling_days.filter(|_| policy == before.policy);
+    let cooling_days = wanted.tiering_minimum_cooling_days.or(kept);
+    wanted.changes_tiering().then_some(Tiering { policy, cooling_days })
+}
+
 pub(crate) const fn stored_tiering(wanted: &VolumeCreate) -> Tiering {
     let policy = stored_policy(wanted.tiering_policy);
     Tiering { policy, cooling_days: wanted.tiering_minimum_cooling_days }
@@ -29,6 +52,34 @@ pub(crate) const fn stored_tiering(wanted: &VolumeCreate) -> Tiering {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_stored_of_reallocation_is_what_is_shown() {
+        for reallocation in [Reallocation::Auto, Reallocation::Off] {
+            assert_eq!(shown_reallocation(stored_reallocation(reallocation)), reallocation);
+        }
+    }
+
+    /// Who sets something else does not have the blocks of a volume begin to cool anew.
+    #[test]
+    fn the_tiering_is_set_only_if_it_is_given() {
+        let wanted = VolumeSet {
+            name: "home".to_owned(),
+            tiering_policy: None,
+            tiering_minimum_cooling_days: None,
+            reallocate: Some(Reallocation::Off),
+        };
+        let before = Tiering { policy: dblade::TieringPolicy::Auto, cooling_days: Some(5) };
+        assert_eq!(changed_tiering(&wanted, before), None);
+        let wanted = VolumeSet { tiering_minimum_cooling_days: Some(7), ..wanted };
+        let longer = Tiering { cooling_days: Some(7), ..before };
+        assert_eq!(changed_tiering(&wanted, before), Some(longer));
+        let cold = Some(TieringPolicy::SnapshotOnly);
+        let wanted =
+            VolumeSet { tiering_policy: cold, tiering_minimum_cooling_days: None, ..wanted };
+        let policy = dblade::TieringPolicy::SnapshotOnly;
+        assert_eq!(changed_tiering(&wanted, before), Some(Tiering { policy, cooling_days: None }));
+    }
 
     /// The stand-in of the tests says the same days as the engine.
     #[test]

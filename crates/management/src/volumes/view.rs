@@ -1,7 +1,7 @@
 //! Volumes as administrators see them.
 
 use crate::exports;
-use crate::volumes::policies::{shown_policy, stored_tiering};
+use crate::volumes::policies::{shown_policy, shown_reallocation, stored_tiering};
 use crate::volumes::room::Volumes;
 use admin_api::{AggregateInfo, DamagedFile, Owner, Time, VolumeCreate, VolumeInfo, VolumeState};
 use dblade::{GivenUp, ServedVolume, VolumeDamage, VolumeKind};
@@ -22,6 +22,7 @@ impl Volumes {
             traditional: false,
             tiering_policy: wanted.tiering_policy,
             tiering_minimum_cooling_days: stored_tiering(wanted).days(),
+            reallocate: wanted.reallocate,
             tiered_bytes: 0,
             size_bytes: wanted.size_bytes,
             live_bytes: 0,
@@ -70,6 +71,7 @@ impl Volumes {
             traditional,
             tiering_policy: shown_policy(volume.tiering().policy),
             tiering_minimum_cooling_days: volume.tiering().days(),
+            reallocate: shown_reallocation(volume.reallocation()),
             tiered_bytes: volume.object_blocks() * BLOCK_SIZE_U64,
             size_bytes: volume.size_blocks() * BLOCK_SIZE_U64,
             // The engine does not tell apart what snapshots alone hold.

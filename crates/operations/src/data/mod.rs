@@ -7,6 +7,7 @@
 mod allocate;
 pub(crate) mod commit;
 pub(crate) mod read;
+pub mod reallocate;
 mod seek;
 pub mod stripe;
 mod write;

@@ -15,6 +15,7 @@
 //! Fails: as the operations do.
 
 use super::Written;
+use super::reallocate::Scattered;
 use super::write::{WritePlan, note_write};
 use crate::Scoped;
 use crate::apply::{part, touched};
@@ -22,11 +23,13 @@ use crate::attributes::{change, visible};
 use crate::{Environment, Outcome, Record};
 use cowfs::budget::Spender;
 use cowfs::buftree::{self, FileKey, Walk};
+use cowfs::cache::Class;
 use cowfs::inode::Inode;
 use cowfs::logical::{Logical, Overlaid, overlaid};
-use cowfs::overlay::{Stripe, stripe_of};
+use cowfs::overlay::{STRIPE_BLOCKS, Stripe, stripe_of};
 use cowfs::pointer::Pointer;
 use cowfs::reader::{LoadRequest, Progress, Reader, Stop, Wait};
+use cowfs::scatter::Runs;
 use cowfs::transaction::{BlockCost, inode_cost, promise};
 use file_service::permission::is_up_to_list;
 use file_service::rules::attributes::atime_is_due;
@@ -35,7 +38,10 @@ use platform::mutation::{self, Rule};
 use platform::stage::{self, Stage};
 use std::ops::Range;
 use std::sync::Arc;
-use units::{BLOCK_SIZE, Block, BlockNumber, BlockRef, Fbn, InodeNumber, SnapshotId, Timestamp};
+use units::{
+    BLOCK_SIZE, BLOCK_SIZE_U64, Block, BlockNumber, BlockRef, Fbn, InodeNumber, SnapshotId,
+    Timestamp,
+};
 
 /// What became of an operation in a stripe's affinity.
 #[derive(Debug)]
@@ -103,6 +109,16 @@ pub struct StripeRead {
     /// Blocks that are not in memory and that the reader is coming to: to be loaded, with nobody
     /// waiting for them.
     pub ahead: Vec<LoadRequest>,
+    /// Blocks that the reader is coming to and that lie scattered.
+    pub scattered: Option<Scattered>,
+}
+
+/// All file blocks beside those that a read begins with, in one run of a stripe.
+#[must_use]
+pub fn blocks_beside(call: &calls::Read) -> Scattered {
+    let run = call.offset / BLOCK_SIZE_U64 / STRIPE_BLOCKS;
+    let blocks = Fbn(run * STRIPE_BLOCKS)..Fbn((run + 1) * STRIPE_BLOCKS);
+    Scattered { inode: call.file.inode, generation: call.file.generation, blocks }
 }
 
 /// Reads a range within the stripe.
@@ -160,8 +176,18 @@ pub fn read<P: Pointer>(
         let cache_blocks = reader.cache.capacity_blocks();
         shared.stream.note((range.start, range.end), attributes.size, waited, cache_blocks)
     };
-    let ahead = ahead.map_or_else(Vec::new, |blocks| read_ahead(inode, &key, blocks, reader));
-    Ok(InStripe::Done(StripeRead { data: range.data(content, attributes), ahead }))
+    let window = ahead.unwrap_or_default();
+    let ahead = read_ahead(inode, &key, window.clone(), reader);
+    let generation = request.call.file.generation;
+    let scattered = Scattered { inode: number, generation, blocks: window };
+    let scattered = Some(scattered).filter(|_| is_scattered(&ahead));
+    Ok(InStripe::Done(StripeRead { data: range.data(content, attributes), ahead, scattered }))
+}
+
+/// Whether data that is to be loaded lies scattered, as far as hints tell.
+fn is_scattered(ahead: &[LoadRequest]) -> bool {
+    let data = ahead.iter().filter(|request| request.class == Class::Data);
+    Runs::of(data.map(|request| request.pvbn).collect()).is_scattered()
 }
 
 /// The blocks of a range that are not in memory. The tree alone is asked: what lies in an overlay
@@ -173,6 +199,9 @@ fn read_ahead<P: Pointer>(
     reader: &Reader<'_>,
 ) -> Vec<LoadRequest> {
     let count = blocks.end.since(blocks.start);
+    if count == 0 {
+        return Vec::new();
+    }
     // Damage is for the read that comes to it to report.
     let missing = buftree::missing(&inode.root, key, blocks.start, count, reader, |_| true);
     let missing = missing.unwrap_or_default();

@@ -381,7 +381,7 @@ impl State {
             .stripes
             .iter()
             .filter_map(|files| files.get(&number))
-            .flat_map(|file| file.iter())
+            .flat_map(|file| file.range(Fbn(0), Fbn::END))
             .map(|(fbn, block)| (fbn, Leaf::Block(Arc::clone(block))))
             .collect();
         let kind = inode.attributes.kind;

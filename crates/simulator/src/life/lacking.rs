@@ -24,7 +24,7 @@ use crate::seed::choices::{Choices, Purpose};
 use crate::seed::finding::Finding;
 use crate::tenant::{Tenant, listed_snapshots};
 use aggregate::{Acted, AggregateError, FreezeScope};
-use dblade::{EngineError, Tiering};
+use dblade::{EngineError, Reallocation, Tiering, VolumeChange};
 use file_service::{Caller, CreateMode, FileService, FsError, SetAttributes, calls};
 use media::{SUPERBLOCK_BLOCK, SUPERBLOCK_SLOTS};
 use ondisk::features::{FEATURE_NAME_BYTES_MAX, FeatureClass, FeatureName, FeatureScope};
@@ -313,6 +313,10 @@ impl Life<'_> {
         refused(self.machine.wait("export rules", &asked)?)?;
         let asked = promise(|done| engine.set_tiering(name, Tiering::default(), done));
         refused(self.machine.wait("tiering", &asked)?)?;
+        let off = Some(Reallocation::Off);
+        let change = VolumeChange { reallocation: off, ..VolumeChange::default() };
+        let asked = promise(|done| engine.change_volume(name, change, done));
+        refused(self.machine.wait("reallocation", &asked)?)?;
         match (class, create_file(&mut self.machine, name)?) {
             (FeatureClass::ReadOnlyCompatible, Err(FsError::ReadOnly)) => Ok(()),
             (FeatureClass::Incompatible, Err(_)) => Ok(()),

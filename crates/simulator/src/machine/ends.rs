@@ -61,6 +61,8 @@ impl Machine<'_> {
         let returned = aggregate.statistics.returned_blocks.load(Ordering::Relaxed);
         let shares = aggregate.statistics.cleaned_shares.load(Ordering::Relaxed);
         self.trace.meet_times("consistency point: files cleaned in shares", shares);
+        let reallocated = aggregate.statistics.reallocated_blocks.load(Ordering::Relaxed);
+        self.trace.meet_times("reallocation: blocks written elsewhere", reallocated);
         let frees = aggregate.statistics.frees.sum();
         self.trace.meet_times("frees: delayed", frees.delayed);
         self.trace.meet_times("frees: pages cleared", frees.pages);

@@ -6,8 +6,8 @@
 use super::disks::DiskBook;
 use crate::machine::AGGREGATE;
 use admin_api::{
-    AggregateAdd, Code, DiskReplace, ExportRule, Owner, RaidKind, Request, SnapshotRestore,
-    TieringPolicy, VolumeCreate, VolumeRename, VolumeSet,
+    AggregateAdd, Code, DiskReplace, ExportRule, Owner, RaidKind, Reallocation, Request,
+    SnapshotRestore, TieringPolicy, VolumeCreate, VolumeRename, VolumeSet,
 };
 use std::collections::BTreeMap;
 
@@ -18,6 +18,7 @@ pub(super) struct ExpectedVolume {
     pub(super) owner: Owner,
     pub(super) exports: Vec<ExportRule>,
     pub(super) policy: TieringPolicy,
+    pub(super) reallocate: Reallocation,
     pub(super) is_offline: bool,
     /// The days that were chosen.
     chosen_days: Option<u16>,
@@ -32,6 +33,7 @@ impl ExpectedVolume {
             owner: wanted.owner.unwrap_or(Owner { uid: 0, gid: 0 }),
             exports: wanted.exports.clone(),
             policy: wanted.tiering_policy,
+            reallocate: wanted.reallocate,
             is_offline: false,
             chosen_days: wanted.tiering_minimum_cooling_days,
             snapshots: Vec::new(),
@@ -49,6 +51,7 @@ impl ExpectedVolume {
         let days = wanted.tiering_minimum_cooling_days.or(kept);
         check_days(policy, days)?;
         (self.policy, self.chosen_days) = (policy, days);
+        self.reallocate = wanted.reallocate.unwrap_or(self.reallocate);
         Ok(())
     }
 
@@ -375,6 +378,7 @@ mod tests {
             exports: Vec::new(),
             tiering_policy: TieringPolicy::Auto,
             tiering_minimum_cooling_days: None,
+            reallocate: Reallocation::Auto,
             dry_run: false,
         })
     }

@@ -11,9 +11,9 @@ use admin_api::requests::VOLUME_BYTES_MIN;
 use admin_api::{
     Access, AggregateAdd, AggregateSet, DiskClear, DiskFail, DiskReplace, DiskZero, ExportAdd,
     ExportRemove, ExportRule, GroupRemove, JobAction, JobChange, MapShow, MountCreate, MountRemove,
-    Named, Network, Owner, RateLimit, Request, ScrubAction, ScrubChange, SnapshotDelete,
-    SnapshotName, SnapshotRestore, SpareAdd, SpareRemove, Squash, TieringPolicy, VolumeCreate,
-    VolumeDelete, VolumeFilter, VolumeOffline, VolumeRename, VolumeResize, VolumeSet,
+    Named, Network, Owner, RateLimit, Reallocation, Request, ScrubAction, ScrubChange,
+    SnapshotDelete, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove, Squash, TieringPolicy,
+    VolumeCreate, VolumeDelete, VolumeFilter, VolumeOffline, VolumeRename, VolumeResize, VolumeSet,
 };
 use std::net::Ipv4Addr;
 
@@ -23,6 +23,7 @@ const SNAPSHOTS: [&str; 4] = ["s0", "s1", "s2", "s3"];
 const MOUNTPOINTS: [&str; 2] = ["/m0", "/m1"];
 const POLICIES: [TieringPolicy; 4] =
     [TieringPolicy::None, TieringPolicy::SnapshotOnly, TieringPolicy::Auto, TieringPolicy::All];
+const REALLOCATIONS: [Reallocation; 2] = [Reallocation::Auto, Reallocation::Off];
 /// Of 100 names, those that are of nothing.
 const WRONG_PERCENT: u64 = 8;
 /// Of 100 calls that can be asked what they would do, those that are.
@@ -188,6 +189,7 @@ impl Typist<'_> {
             exports,
             tiering_policy: policy,
             tiering_minimum_cooling_days: self.days(policy),
+            reallocate: self.choices.pick(&REALLOCATIONS),
             dry_run: self.is_dry(),
         }
     }
@@ -203,12 +205,14 @@ impl Typist<'_> {
     fn volume_set(&mut self) -> VolumeSet {
         let name = self.volume();
         let policy = self.choices.pick(&POLICIES);
+        let reallocate = self.choices.chance(40).then(|| self.choices.pick(&REALLOCATIONS));
         let is_said = self.choices.chance(70);
         let held = self.expected.volumes.get(&name).map_or(policy, |volume| volume.policy);
         let days = self.days(if is_said { policy } else { held });
         // Something must be changed.
-        let tiering_policy = (is_said || days.is_none()).then_some(policy);
-        VolumeSet { name, tiering_policy, tiering_minimum_cooling_days: days }
+        let is_alone = days.is_none() && reallocate.is_none();
+        let tiering_policy = (is_said || is_alone).then_some(policy);
+        VolumeSet { name, tiering_policy, tiering_minimum_cooling_days: days, reallocate }
     }
 
     /// A volume that only the operator knows, mostly one that is there.

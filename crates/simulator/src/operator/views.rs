@@ -97,6 +97,7 @@ fn check_volume(expected: &Expected, volume: &ExpectedVolume, info: &VolumeInfo)
     same(&format!("rules of {name}"), &volume.exports, &info.exports)?;
     let tiering = (info.tiering_policy, info.tiering_minimum_cooling_days);
     same(&format!("tiering of {name}"), &(volume.policy, volume.days()), &tiering)?;
+    same(&format!("reallocation of {name}"), &volume.reallocate, &info.reallocate)?;
     same(&format!("snapshots of {name}"), &(volume.snapshots.len() as u64), &info.snapshots)?;
     let mounts = expected.mounts.iter().filter(|(_, of)| *of == name);
     let mounts: Vec<String> = mounts.map(|(mountpoint, _)| mountpoint.clone()).collect();

@@ -39,6 +39,9 @@ const SMALL_VOLUME_BLOCKS: [u64; 3] = [400, 400, 700];
 /// Dirty memory is a quarter of the memory: in the smallest, half of what one operation may take.
 const MEMORY_BYTES: [u64; 6] = [1 << 20, 2 << 20, 4 << 20, 6 << 20, 8 << 20, 32 << 20];
 const MILLISECOND: u64 = 1_000_000;
+/// Of 100 lives, those in which whatever is read is reallocated: files are too small for much of
+/// them to lie scattered.
+const REALLOCATING_PERCENT: u64 = 50;
 /// Of 100 lives on disks that damage nothing, those with outages.
 const OUTAGE_PERCENT: u64 = 15;
 /// Of 100 lives on disks with parity to spare and no other fault, those with a disk that gets sick.
@@ -213,7 +216,8 @@ impl Plan {
             && lives.boundary.is_none();
         let is_damaged = may_be_damaged && (lives.damaged || choices.chance(DAMAGED_PERCENT));
         let note_blocks_max = choices.pick(&NOTE_BLOCKS_MAX);
-        let tuning = Tuning { note_blocks_max, ..plan.tuning };
+        let reallocates_all = choices.chance(REALLOCATING_PERCENT);
+        let tuning = Tuning { note_blocks_max, reallocates_all, ..plan.tuning };
         Self { is_damaged, tuning, ..plan }
     }
 

@@ -15,7 +15,7 @@ use crate::lifecycle::{self, NewVolume};
 use crate::{Birth, FlexibleVolume, SnapshotRequest};
 use affinity::{Access, Outcome};
 use aggregate::test_support::{BlocksInUse, Rig, find_blocks};
-use aggregate::{Acted, AggregateError, FreezeScope, Tiering, Tuning};
+use aggregate::{Acted, AggregateError, FreezeScope, Reallocation, Tiering, Tuning};
 use cowfs::budget::Spender;
 use cowfs::buftree::{self, FileKey, Root};
 use cowfs::content::Content;
@@ -121,8 +121,8 @@ impl Twin {
         let made = Arc::new(platform::sync::Mutex::new(None));
         let noted = Arc::clone(&made);
         let outcome = self.act(move |scope| {
-            let tiering = Tiering::default();
-            let new = NewVolume { name: &name, size_blocks, exports: &[], tiering };
+            let (tiering, reallocation) = (Tiering::default(), Reallocation::default());
+            let new = NewVolume { name: &name, size_blocks, exports: &[], tiering, reallocation };
             let shared = Arc::clone(&scope.aggregate.parts.shared);
             let known = |scope: &mut FreezeScope<'_, '_>| {
                 let side = scope.block_side();

@@ -1,0 +1,100 @@
+//! Policies of a volume: which of its blocks lie in object stores, and whether reads reallocate.
+//!
+//! Invariants: a policy's word is the same in JSON and on the command line.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Which blocks of a volume lie in the object stores of its aggregate.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TieringPolicy {
+    /// None move there; those that did stay until they are written anew.
+    #[default]
+    None,
+    /// Cold ones that only snapshots hold.
+    SnapshotOnly,
+    /// Cold ones; what is read of them at random moves back.
+    Auto,
+    /// Those of all files, soon after they were written.
+    All,
+}
+
+impl TieringPolicy {
+    /// Whether days count, and how many if nobody says.
+    #[must_use]
+    pub const fn default_cooling_days(self) -> Option<u16> {
+        match self {
+            Self::None | Self::All => None,
+            Self::SnapshotOnly => Some(2),
+            Self::Auto => Some(31),
+        }
+    }
+}
+
+impl fmt::Display for TieringPolicy {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            Self::None => "none",
+            Self::SnapshotOnly => "snapshot-only",
+            Self::Auto => "auto",
+            Self::All => "all",
+        })
+    }
+}
+
+impl std::str::FromStr for TieringPolicy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let policies = [Self::None, Self::SnapshotOnly, Self::Auto, Self::All];
+        let found = policies.into_iter().find(|policy| policy.to_string() == text);
+        found.ok_or_else(|| {
+            format!("'{text}' is no tiering policy; write none, snapshot-only, auto or all")
+        })
+    }
+}
+
+/// Whether a file that lies scattered on disks is written anew in order when it is read in order.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reallocation {
+    /// It is, in the background; blocks that snapshots hold are not doubled.
+    #[default]
+    Auto,
+    /// Reading never has a file written anew.
+    Off,
+}
+
+impl fmt::Display for Reallocation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            Self::Auto => "auto",
+            Self::Off => "off",
+        })
+    }
+}
+
+impl std::str::FromStr for Reallocation {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = [Self::Auto, Self::Off].into_iter().find(|one| one.to_string() == text);
+        found.ok_or_else(|| format!("'{text}' says nothing of reallocation; write auto or off"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_the_same_in_json_and_on_the_command_line() {
+        for reallocation in [Reallocation::Auto, Reallocation::Off] {
+            let word = reallocation.to_string();
+            assert_eq!(word.parse(), Ok(reallocation));
+            assert_eq!(serde_json::to_value(reallocation).unwrap(), word);
+        }
+        assert!("on".parse::<Reallocation>().unwrap_err().ends_with("write auto or off"));
+    }
+}

@@ -1,0 +1,76 @@
+//! What an administrator chooses for a volume beside its size and its name, as its record says it.
+//!
+//! Invariants: a record's feature [`REALLOCATION`] is set while its byte is not zero, and only
+//! then, so that an older build does not take the byte for damage.
+
+use crate::relocation::tiering::Tiering;
+use ondisk::features::REALLOCATION;
+use ondisk::records::{REALLOCATION_AUTO, REALLOCATION_OFF, VolumeRecord};
+
+/// Whether files that lie scattered are written anew when they are read in order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Reallocation {
+    /// They are, in the background.
+    #[default]
+    Auto,
+    /// Reading never has a file written anew.
+    Off,
+}
+
+impl Reallocation {
+    /// What a volume's record says; off, with a value of a newer build.
+    #[must_use]
+    pub const fn of(record: &VolumeRecord) -> Self {
+        match record.reallocation {
+            REALLOCATION_AUTO => Self::Auto,
+            _ => Self::Off,
+        }
+    }
+
+    /// Has a volume's record say it.
+    pub fn store(self, record: &mut VolumeRecord) {
+        match self {
+            Self::Auto => {
+                record.reallocation = REALLOCATION_AUTO;
+                record.features.clear(&REALLOCATION);
+            }
+            Self::Off => {
+                record.reallocation = REALLOCATION_OFF;
+                record.features.set(&REALLOCATION);
+            }
+        }
+    }
+}
+
+/// Policies of a volume that are chosen anew, together; those that are not given stay.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct VolumeChange {
+    /// Which of its blocks lie in object stores.
+    pub tiering: Option<Tiering>,
+    /// Whether reads reallocate.
+    pub reallocation: Option<Reallocation>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ondisk::features::FeatureSet;
+
+    #[test]
+    fn a_record_says_what_was_chosen_and_an_older_build_can_read_it() {
+        let mut record = VolumeRecord::empty();
+        assert_eq!(Reallocation::of(&record), Reallocation::default());
+        for _ in 0..2 {
+            Reallocation::Off.store(&mut record);
+            assert_eq!(Reallocation::of(&record), Reallocation::Off);
+            assert!(record.features.has(&REALLOCATION));
+        }
+        for _ in 0..2 {
+            Reallocation::Auto.store(&mut record);
+            assert_eq!(Reallocation::of(&record), Reallocation::Auto);
+            assert_eq!((record.reallocation, record.features), (0, FeatureSet::empty()));
+        }
+        record.reallocation = REALLOCATION_OFF + 1;
+        assert_eq!(Reallocation::of(&record), Reallocation::Off);
+    }
+}

@@ -7,6 +7,7 @@
 use super::Machine;
 use super::logs::neighbour_name;
 use crate::seed::finding::Finding;
+use aggregate::AggregateError;
 use raid::MemberState;
 
 /// Where an outage is.
@@ -87,7 +88,10 @@ impl Machine<'_> {
 
     /// Raised once: from now on the life sits the outage out.
     pub fn note_outage(&mut self) -> Result<(), Finding> {
-        if self.outage.phase == OutagePhase::Begun && self.is_out_of_service() {
+        // A clean stop may have ended before the disks were missed: the start finds them back.
+        let failure = self.aggregate().and_then(|aggregate| aggregate.failure());
+        let is_stopped = matches!(failure, Some(AggregateError::Stopping));
+        if self.outage.phase == OutagePhase::Begun && self.is_out_of_service() && !is_stopped {
             self.outage.phase = OutagePhase::Known;
             return Err(Finding::Outage);
         }

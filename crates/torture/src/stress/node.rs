@@ -295,7 +295,7 @@ impl Node {
 }
 
 /// Ticks the engine until the end.
-fn tick(engine: &Engine, watch: &Watch, ending: &(Mutex<bool>, Condvar)) {
+fn tick(engine: &Arc<Engine>, watch: &Watch, ending: &(Mutex<bool>, Condvar)) {
     let mut is_over = ending.0.lock();
     while !*is_over {
         ending.1.wait_for(&mut is_over, TICK);

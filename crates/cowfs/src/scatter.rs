@@ -86,12 +86,13 @@ mod tests {
         let disk = |index: u64| index * 1_000_000..index * 1_000_000 + 63;
         assert!(!is_scattered((0..4).flat_map(disk)));
         // A block here and there was overwritten.
-        assert!(!is_scattered((1000..1256).map(|at| if at % 60 == 0 { at + 9000 } else { at })));
+        let place = |at: u64| if at.is_multiple_of(60) { at + 9000 } else { at };
+        assert!(!is_scattered((1000..1256).map(place)));
     }
 
     #[test]
     fn what_was_overwritten_here_and_there_is_scattered() {
-        let overwritten = |at: u64| at % 4 == 0;
+        let overwritten = |at: u64| at.is_multiple_of(4);
         let place = |at: u64| if overwritten(at) { 100_000 + at * 37 % 9973 * 20 } else { at };
         assert!(is_scattered((1000..1256).map(place)));
         assert!(!is_scattered((1000..1016).map(place)), "too few to tell");

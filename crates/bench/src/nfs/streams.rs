@@ -30,6 +30,7 @@ use activity::Trace;
 use bare::BareDisk;
 use platform::Clock as _;
 use platform::linux::SystemClock;
+use platform::sync::{Condvar, Mutex};
 use std::ops::Range;
 use std::time::Duration;
 use units::BLOCK_SIZE_U64;
@@ -97,7 +98,8 @@ impl Load {
             Self::Read | Self::ReadAged | Self::ReadAgain => Sample::of(read(session)?, bytes),
             Self::Rest => {
                 let seconds = session.file_bytes as f64 / REST_BYTES_PER_SECOND;
-                std::thread::sleep(Duration::from_secs_f64(seconds));
+                let (lock, never) = (Mutex::new(()), Condvar::new());
+                let _ = never.wait_for(&mut lock.lock(), Duration::from_secs_f64(seconds));
                 return Ok(None);
             }
             Self::Overwrite => {

@@ -37,7 +37,7 @@ impl Node {
         for index in 0..BLOCKS / 4 {
             let at = index * 97 % (BLOCKS / 4) * 4;
             node.write_block(file, at, &data[at * BLOCK..(at + 1) * BLOCK]);
-            if index.is_multiple_of(8) {
+            if index % 8 == 7 {
                 node.commit_all();
             }
         }

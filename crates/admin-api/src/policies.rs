@@ -9,14 +9,14 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TieringPolicy {
-    /// None move there; those that did stay until they are written anew.
+    /// No block moves there; a block that is there stays until it is written anew.
     #[default]
     None,
-    /// Cold ones that only snapshots hold.
+    /// Cold blocks that only snapshots hold.
     SnapshotOnly,
-    /// Cold ones; what is read of them at random moves back.
+    /// Cold blocks; a block that is read at random moves back.
     Auto,
-    /// Those of all files, soon after they were written.
+    /// The blocks of all files, soon after they were written.
     All,
 }
 

@@ -65,7 +65,8 @@ pub struct MemberCleaned {
     pub is_damaged: bool,
     /// Which of the updates only say that a block lies elsewhere.
     pub reallocated: Runs,
-    /// It has snapshots: pointers of theirs to what was reallocated have wrong hints from now on.
+    /// The volume has snapshots. Their pointers to reallocated blocks have wrong hints from the
+    /// commit on.
     pub has_snapshots: bool,
     /// Its files, if they are the aggregate's own: they are written with the aggregate's image.
     pub files: Option<OwnFiles>,

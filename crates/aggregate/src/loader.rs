@@ -1,8 +1,8 @@
 //! Loading blocks for messages that wait for them.
 //!
-//! Blocks that lie in a row on one disk are read with one request, and what lies between two that
-//! are near each other with them: a request costs more than a few blocks (decision 55). What
-//! arrives goes into the cache and to the message that waits; what was not asked for is dropped.
+//! Blocks that lie near each other on one disk are read with one request, and the blocks between
+//! them come along: a request costs more than a few blocks (decision 55). A wanted block goes into
+//! the cache and to the message that waits. A block that came along is dropped.
 //!
 //! The PVBN of a dual pointer is a hint (decision 12). If the block is not there, the volume's
 //! container map says where it is. Where blocks of a volume were moved, the map is asked first: no
@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use units::{BlockNumber, BlockRef, CpNumber, Pvbn, VolumeId, Vvbn};
 
-/// Blocks in one request at most, with those between.
+/// Blocks in one request at most, those included that come along.
 const RUN_BLOCKS_MAX: u64 = 256;
 
 /// Receives where blocks lie, if anywhere.
@@ -96,7 +96,8 @@ struct Waiter {
 }
 
 impl LoadsUnderWay {
-    /// Waits for blocks; those that nobody waited for before, so that they must be read now.
+    /// Adds a waiter to the load of each block. The requests that are returned had no load under
+    /// way: the caller reads their blocks.
     fn join(&self, mut requests: Vec<LoadRequest>, waiter: &Waiter) -> Vec<LoadRequest> {
         let mut loads = self.0.lock();
         requests.retain(|request| {
@@ -295,7 +296,7 @@ impl Loader {
         }
     }
 
-    /// Splits what is wanted, in order, into runs of blocks of one disk that are near each other.
+    /// Splits wanted blocks, in order, into runs that lie near each other on one disk.
     fn runs(&self, wanted: Vec<Wanted>) -> Vec<Vec<Wanted>> {
         let geometry = self.store.geometry();
         let mut runs: Vec<Vec<Wanted>> = Vec::new();

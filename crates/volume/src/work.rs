@@ -18,11 +18,8 @@ pub(crate) fn file_work<P: Pointer>(image: &mut Image<P>) -> Vec<FileWork<P>> {
         for stripe in &image.stripes {
             if let Some(file) = stripe.get(&inode.number) {
                 leaves.extend(file.leaves().map(|(fbn, block, is_reallocated)| {
-                    let block = Arc::clone(block);
-                    (
-                        fbn,
-                        if is_reallocated { Leaf::Reallocated(block) } else { Leaf::Block(block) },
-                    )
+                    let leaf = if is_reallocated { Leaf::Reallocated } else { Leaf::Block };
+                    (fbn, leaf(Arc::clone(block)))
                 }));
             }
         }

@@ -163,7 +163,7 @@ fn blocks_that_are_near_each_other_are_read_with_one_request() {
         rig.write(at, &content(at));
         rig.maps.0.lock().insert(Vvbn(at), Pvbn(at));
     }
-    // What is between is of no matter, nor whether it can be read.
+    // A block between them may hold anything, and need not be readable.
     rig.write(101, &content(0));
     for bad in [None, Some(101)] {
         if let Some(bad) = bad {
@@ -179,7 +179,7 @@ fn blocks_that_are_near_each_other_are_read_with_one_request() {
         for (at, request) in at.iter().zip(&requests) {
             assert_eq!(seen(&rig, &held, request), Ok(Some(content(*at))));
         }
-        assert_eq!(rig.loader.cache.len(), at.len(), "what nobody asked for is not kept");
+        assert_eq!(rig.loader.cache.len(), at.len(), "a block that came along is not kept");
         requests.iter().for_each(|one| rig.loader.cache.remove(one.pvbn));
     }
     assert_eq!(rig.loader.lost_blocks.load(Ordering::Relaxed), 0);

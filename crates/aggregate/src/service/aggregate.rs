@@ -192,7 +192,8 @@ impl Aggregate {
         self.moved_volumes.read().contains(&volume)
     }
 
-    /// Whether an image is pinned, or is to be: what it has keeps its place.
+    /// Whether an image is pinned, or is to be: places of its blocks are not free again before the
+    /// pin ends.
     #[must_use]
     pub fn is_pinned(&self) -> bool {
         self.pins.is_pinned()

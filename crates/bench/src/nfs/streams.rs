@@ -5,8 +5,8 @@
 //! its memory yet (*fresh*) and a later one finds one that has (*warm*). The node writes down what
 //! its threads do (`stroop serve --activity`), and a load's part of that is told with its rate.
 //!
-//! A file that was overwritten at random is read twice: with `--reallocate auto` the server puts it
-//! in order after the first time.
+//! A file that was overwritten at random is read twice: with `--reallocate auto` the server
+//! begins to put it in order during the first read.
 //!
 //! A peer has a file of its own in each round, and the system's page cache, which is emptied before
 //! it reads.

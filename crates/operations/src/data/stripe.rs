@@ -113,7 +113,7 @@ pub struct StripeRead {
     pub scattered: Option<Scattered>,
 }
 
-/// All file blocks beside those that a read begins with, in one run of a stripe.
+/// The file blocks about the first one of a read that lie in one run of its stripe.
 #[must_use]
 pub fn blocks_beside(call: &calls::Read) -> Scattered {
     let run = call.offset / BLOCK_SIZE_U64 / STRIPE_BLOCKS;

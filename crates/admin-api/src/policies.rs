@@ -80,7 +80,8 @@ impl std::str::FromStr for Reallocation {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let found = [Self::Auto, Self::Off].into_iter().find(|one| one.to_string() == text);
-        found.ok_or_else(|| format!("'{text}' says nothing of reallocation; write auto or off"))
+        found
+            .ok_or_else(|| format!("'{text}' is no policy of read reallocation; write auto or off"))
     }
 }
 

@@ -19,14 +19,20 @@ mod fuzz;
 mod tidy;
 mod walls;
 
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::thread;
 
 /// One step of `ci`: what it is called, and the cargo command.
-const STEPS: [(&str, &[&str]); 4] = [
+type Step<'a> = (&'a str, &'a [&'a str]);
+
+/// The steps in their order, but for [`SHUTTLE`], which runs beside the tests.
+const STEPS: [Step<'static>; 5] = [
     ("fmt", &["fmt", "--all", "--check"]),
     ("clippy", &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]),
     ("doc", DOC),
+    ("build", &["test", "--workspace", "--no-run", "--quiet"]),
     ("test", &["test", "--workspace", "--no-fail-fast"]),
 ];
 
@@ -43,7 +49,7 @@ const DOC: &[&str] = &[
 ];
 
 /// The tests that choose which thread goes on at each lock (docs/testing.md, section 1).
-const SHUTTLE: (&str, &[&str]) = (
+const SHUTTLE: Step<'static> = (
     "shuttle",
     &[
         "--config",
@@ -102,7 +108,7 @@ fn root() -> PathBuf {
 }
 
 fn ci() -> ExitCode {
-    let [format, clippy, doc, test] = STEPS;
+    let [format, clippy, doc, build, test] = STEPS;
     if !cargo(format) {
         return ExitCode::FAILURE;
     }
@@ -114,11 +120,11 @@ fn ci() -> ExitCode {
     if !denied.passed {
         eprintln!("xtask: deny failed");
     }
-    if !denied.passed || !cargo(test) {
+    if !denied.passed || !cargo(build) || !cargo_beside(SHUTTLE, test) {
         return ExitCode::FAILURE;
     }
     let tried = dist::try_package(&root());
-    if !tried.passed || !cargo(SHUTTLE) {
+    if !tried.passed {
         return ExitCode::FAILURE;
     }
     // Once more, where it is read.
@@ -127,10 +133,37 @@ fn ci() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn cargo((name, arguments): (&str, &[&str])) -> bool {
+fn cargo((name, arguments): Step<'_>) -> bool {
     println!("== {name}: cargo {}", arguments.join(" "));
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo).args(arguments).current_dir(root()).status();
+    has_passed(name, cargo_command(arguments).status())
+}
+
+/// Runs a step beside another one, which leaves processors idle, and shows what it printed after
+/// that. They share no target directory.
+fn cargo_beside((name, arguments): Step<'_>, other: Step<'_>) -> bool {
+    println!("== {name}: cargo {}, beside {}", arguments.join(" "), other.0);
+    let begun = cargo_command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    thread::scope(|scope| {
+        let beside = scope.spawn(|| begun.and_then(Child::wait_with_output));
+        let other_passed = cargo(other);
+        let Ok(ended) = beside.join() else { return false };
+        let status = ended.map(|output| {
+            println!("== {name}");
+            print!("{}", String::from_utf8_lossy(&output.stdout));
+            eprint!("{}", String::from_utf8_lossy(&output.stderr));
+            output.status
+        });
+        has_passed(name, status) && other_passed
+    })
+}
+
+fn cargo_command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(root());
+    command
+}
+
+fn has_passed(name: &str, status: io::Result<ExitStatus>) -> bool {
     match status {
         Ok(status) if status.success() => true,
         Ok(status) => {

@@ -1,10 +1,13 @@
 //! A ring of io_uring and the thread that drives it.
 //!
 //! The thread sleeps in the kernel until a request completes or its event counter is written.
-//! Submitters write the counter only while it sleeps.
+//! Submitters write the counter only while it sleeps. Nobody reads the counter: each write wakes
+//! the poll. The kernel ends requests when the thread asks for them, where it can (Linux 6.1 on),
+//! and not by interrupting it.
 //!
 //! Invariants: at most [`RING_ENTRIES`] - 1 transfers are in the kernel, one entry is for the
-//! counter's poll; a transfer is not touched while the kernel has it.
+//! counter's poll; a transfer is not touched while the kernel has it; only the thread asks the
+//! ring.
 
 use crate::DiskError;
 use crate::linux::engine::AbortOnPanic;
@@ -12,7 +15,7 @@ use crate::linux::transfer::{Call, Progress, Transfer};
 use crate::stage::{self, Stage};
 use crate::sync::Mutex;
 use crate::thread;
-use io_uring::{IoUring, opcode, squeue, types};
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::VecDeque;
 use std::io;
@@ -42,11 +45,12 @@ pub(super) struct UringQueue {
 impl UringQueue {
     /// Sets up a ring and starts its thread.
     pub(super) fn start(index: usize) -> io::Result<Arc<Self>> {
-        let ring = IoUring::new(RING_ENTRIES)?;
+        let (ring, is_disabled) = new_ring()?;
         let counter = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let queue = Arc::new(Self { waiting: Mutex::new(Waiting::default()), counter });
         let driver = Driver {
             ring,
+            is_disabled,
             queue: Arc::clone(&queue),
             slots: std::iter::repeat_with(|| None).take(TRANSFERS_MAX).collect(),
             free: (0..TRANSFERS_MAX).rev().collect(),
@@ -75,7 +79,7 @@ impl UringQueue {
 
     #[expect(clippy::host_endian_bytes, reason = "the kernel's counters are in the host's order")]
     fn wake(&self) {
-        // The counter cannot overflow: it is written once per sleep.
+        // The counter does not overflow in the life of a machine: it is written once per sleep.
         let written = rustix::io::write(&self.counter, &1_u64.to_ne_bytes());
         assert!(written.is_ok(), "an event counter takes a one: {written:?}");
     }
@@ -83,6 +87,8 @@ impl UringQueue {
 
 struct Driver {
     ring: IoUring,
+    /// Until the thread has enabled it.
+    is_disabled: bool,
     queue: Arc<UringQueue>,
     slots: Vec<Option<Transfer>>,
     free: Vec<usize>,
@@ -93,6 +99,10 @@ struct Driver {
 impl Driver {
     fn run(mut self) {
         let _guard = AbortOnPanic;
+        if std::mem::take(&mut self.is_disabled) {
+            let enabled = self.ring.submitter().register_enable_rings();
+            assert!(enabled.is_ok(), "the ring begins with the thread that asks it: {enabled:?}");
+        }
         let mut ended: Vec<(Transfer, Result<(), DiskError>)> = Vec::new();
         loop {
             let stopping = self.take_waiting();
@@ -137,8 +147,8 @@ impl Driver {
             return;
         }
         let descriptor = types::Fd(self.queue.counter.as_raw_fd());
-        let entry = opcode::PollAdd::new(descriptor, libc::POLLIN as u32).build().user_data(WAKE);
-        self.push(&entry);
+        let poll = opcode::PollAdd::new(descriptor, libc::POLLIN as u32).multi(true);
+        self.push(&poll.build().user_data(WAKE));
         self.poll_armed = true;
     }
 
@@ -170,10 +180,7 @@ impl Driver {
         while let Some(entry) = self.ring.completion().next() {
             let (token, result) = (entry.user_data(), entry.result());
             if token == WAKE {
-                self.poll_armed = false;
-                let mut value = [0; 8];
-                // Resets the counter. Would-block means that it was reset already.
-                let _reset = rustix::io::read(&self.queue.counter, &mut value);
+                self.poll_armed = cqueue::more(entry.flags());
                 continue;
             }
             let slot = token as usize;
@@ -189,6 +196,22 @@ impl Driver {
                 }
             }
         }
+    }
+}
+
+/// A ring, and whether the thread that will ask it has to enable it.
+fn new_ring() -> io::Result<(IoUring, bool)> {
+    let deferring = IoUring::builder()
+        .setup_r_disabled()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .build(RING_ENTRIES);
+    match deferring {
+        // The kernel does not know how.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            Ok((IoUring::new(RING_ENTRIES)?, false))
+        }
+        ring => Ok((ring?, true)),
     }
 }
 

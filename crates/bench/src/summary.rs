@@ -93,6 +93,27 @@ pub struct Series {
     pub latencies: Latencies,
     /// Processor time of the load generator over all rounds.
     pub client_nanoseconds: u64,
+    /// What the device below moved over all rounds, where it was counted.
+    pub device: Option<DeviceBytes>,
+}
+
+/// Bytes that a device moved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DeviceBytes {
+    /// From it.
+    pub read: u64,
+    /// To it.
+    pub written: u64,
+}
+
+impl DeviceBytes {
+    /// What came since an earlier count.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Self {
+        let read = self.read.saturating_sub(earlier.read);
+        let written = self.written.saturating_sub(earlier.written);
+        Self { read, written }
+    }
 }
 
 /// The middle of `values`, none of nothing.

@@ -294,6 +294,8 @@ fn series(series: &Series) -> Value {
         "latency_p99_ns": latency(990),
         "latency_max_ns": latency(1000),
         "client_cpu_ns": series.client_cost(),
+        "device_read_bytes": series.device.map(|device| device.read),
+        "device_written_bytes": series.device.map(|device| device.written),
     })
 }
 

@@ -1,13 +1,15 @@
-//! The peer: nfs-ganesha on XFS on a loop device, as Debian packages them.
+//! The peer: nfs-ganesha on file systems on loop devices, as Debian packages them ([`FileSystem`]).
 //!
 //! It wants rpcbind and fixed ports, so it runs in network and mount namespaces of its own, and so
 //! does whoever talks to it: `bench compare nfs` and `bench compare streams` start themselves again
 //! inside of them.
 //!
-//! Invariants: what was started is killed, and the namespace's mounts go with it; the image is in
-//! the bench's directory. Fails: with a sentence that says what is missing, and then the other
-//! figures are taken without it.
+//! Invariants: what was started is killed, and the namespace's mounts go with it, and the loop
+//! devices with these; images are in the bench's directory. Fails: with a sentence that says what is
+//! missing, and then the other figures are taken without it. A file system after the first one that
+//! cannot be had is left out.
 
+use super::peer_disks::FileSystem;
 use super::session::{Kind, Target};
 use crate::node::BenchError;
 use crate::process::{Process, listens, loopback, wait_until};
@@ -19,10 +21,11 @@ use std::process::{Command, Stdio};
 const PLUGIN_DIRECTORIES: [&str; 3] =
     ["/usr/lib/x86_64-linux-gnu/ganesha", "/usr/lib/aarch64-linux-gnu/ganesha", "/usr/lib/ganesha"];
 /// What must be there, and the Debian package that has it.
-const PROGRAMS: [(&str, &str); 6] = [
+const PROGRAMS: [(&str, &str); 7] = [
     ("ganesha.nfsd", "nfs-ganesha"),
     ("rpcbind", "rpcbind"),
     ("mkfs.xfs", "xfsprogs"),
+    ("losetup", "mount"),
     ("ip", "iproute2"),
     ("mount", "mount"),
     ("unshare", "util-linux"),
@@ -35,6 +38,15 @@ const RPCBIND_PORT: u16 = 111;
 pub(crate) struct Ganesha {
     _server: Process,
     _rpcbind: Process,
+    /// What it serves.
+    pub peers: Vec<Peer>,
+    /// What was left out, and why.
+    pub notes: Vec<String>,
+}
+
+/// One file system that it serves.
+pub(crate) struct Peer {
+    pub file_system: FileSystem,
     pub target: Target,
 }
 
@@ -52,7 +64,7 @@ pub(crate) fn missing() -> Option<String> {
     None
 }
 
-fn find(program: &str) -> Option<PathBuf> {
+pub(super) fn find(program: &str) -> Option<PathBuf> {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let paths = std::env::split_paths(&paths).chain(["/usr/sbin".into(), "/sbin".into()]);
     paths.map(|path| path.join(program)).find(|path| path.exists())
@@ -68,52 +80,65 @@ fn plugins() -> Option<&'static str> {
     PLUGIN_DIRECTORIES.into_iter().find(|path| Path::new(path).join("libfsalvfs.so").exists())
 }
 
-fn run(program: &str, arguments: &[&str]) -> Result<(), BenchError> {
-    let output = command(program).stderr(Stdio::piped()).args(arguments).output();
+/// Runs a program to its end; what it printed.
+pub(super) fn run(program: &str, arguments: &[&str]) -> Result<String, BenchError> {
+    let mut command = command(program);
+    let output = command.stdout(Stdio::piped()).stderr(Stdio::piped()).args(arguments).output();
     let what = "nfs-ganesha";
     let output = output.map_err(|error| BenchError::System { what, error })?;
     if output.status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
     }
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     Err(BenchError::Server { what, why: format!("{program} {}: {said}", arguments.join(" ")) })
 }
 
-/// Starts it, with an XFS of `bytes` on an image in `directory`. The caller is in namespaces of
+/// Starts it, with file systems of `bytes` on images in `directory`. The caller is in namespaces of
 /// its own.
-pub(crate) fn start(directory: &Path, bytes: u64) -> Result<Ganesha, BenchError> {
+pub(crate) fn start(
+    directory: &Path,
+    bytes: u64,
+    wanted: &[FileSystem],
+) -> Result<Ganesha, BenchError> {
     let what = "cannot prepare nfs-ganesha";
     let system = |error| BenchError::System { what, error };
     run("ip", &["link", "set", "lo", "up"])?;
     // Sockets and locks of rpcbind and ganesha, apart from those of the machine.
     run("mount", &["-t", "tmpfs", "tmpfs", "/run"])?;
-    let (image, root) = (directory.join("xfs.img"), PathBuf::from("/run/xfs"));
     fs::create_dir_all(directory).map_err(system)?;
-    for needed in ["/run/xfs", "/run/rpcbind", "/run/ganesha"] {
+    for needed in ["/run/rpcbind", "/run/ganesha"] {
         fs::create_dir_all(needed).map_err(system)?;
     }
-    fs::File::create(&image).and_then(|file| file.set_len(bytes)).map_err(system)?;
-    let shown = image.display().to_string();
-    run("mkfs.xfs", &["-q", "-f", &shown])?;
-    run("mount", &["-t", "xfs", "-o", "loop", &shown, "/run/xfs"])?;
+    let (mut mounted, mut notes) = (Vec::new(), Vec::new());
+    for file_system in wanted {
+        match file_system.mount(directory, bytes) {
+            Ok(root) => mounted.push((*file_system, root)),
+            Err(error) if mounted.is_empty() => return Err(error),
+            Err(error) => notes.push(format!("{} is left out: {error}", file_system.peer())),
+        }
+    }
     let mut rpcbind = Process::start(command("rpcbind").args(["-w", "-f"]), true)?;
     wait_until("rpcbind", &mut rpcbind, || listens(loopback(RPCBIND_PORT)))?;
     let config = PathBuf::from("/run/ganesha/bench.conf");
-    fs::write(&config, configuration(&root)).map_err(system)?;
+    let roots: Vec<&Path> = mounted.iter().map(|(_, root)| root.as_path()).collect();
+    fs::write(&config, configuration(&roots)).map_err(system)?;
     let mut ganesha = command("ganesha.nfsd");
     ganesha.args(["-F", "-L", "/run/ganesha/log", "-p", "/run/ganesha/pid", "-f"]).arg(&config);
     let mut server = Process::start(&mut ganesha, true)?;
     let (nfs, mount) = (loopback(NFS_PORT), loopback(MOUNT_PORT));
     wait_until("nfs-ganesha", &mut server, || listens(nfs) && listens(mount))?;
-    // Nothing names the image any more; it goes when the loop device lets go of it.
-    fs::remove_file(&image).map_err(system)?;
-    let (name, path) = ("ganesha".to_owned(), root.display().to_string());
-    let target = Target { name, kind: Kind::Real, nfs, mount, path };
-    Ok(Ganesha { _server: server, _rpcbind: rpcbind, target })
+    let peer = |(file_system, root): (FileSystem, PathBuf)| {
+        let (name, path) = (file_system.peer().to_owned(), root.display().to_string());
+        Peer { file_system, target: Target { name, kind: Kind::Real, nfs, mount, path } }
+    };
+    let peers = mounted.into_iter().map(peer).collect();
+    Ok(Ganesha { _server: server, _rpcbind: rpcbind, peers, notes })
 }
 
 /// Its defaults, but for what keeps it from starting here and a bound on its descriptors.
-fn configuration(root: &Path) -> String {
+fn configuration(roots: &[&Path]) -> String {
+    let exports: String =
+        roots.iter().zip(1..).map(|(root, number)| export(root, number)).collect();
     format!(
         "NFS_CORE_PARAM {{\n\
          \x20   NFS_Port = {NFS_PORT};\n\
@@ -130,19 +155,25 @@ fn configuration(root: &Path) -> String {
          \x20   FD_HWMark_Percent = 40;\n\
          \x20   FD_LWMark_Percent = 20;\n\
          }}\n\
-         EXPORT {{\n\
-         \x20   Export_Id = 1;\n\
+         {exports}\
+         LOG {{ Default_Log_Level = WARN; }}\n",
+        plugins().unwrap_or_default(),
+    )
+}
+
+fn export(root: &Path, number: u32) -> String {
+    format!(
+        "EXPORT {{\n\
+         \x20   Export_Id = {number};\n\
          \x20   Path = {};\n\
-         \x20   Pseudo = /bench;\n\
+         \x20   Pseudo = /bench-{number};\n\
          \x20   Access_Type = RW;\n\
          \x20   Squash = no_root_squash;\n\
          \x20   SecType = sys;\n\
          \x20   Protocols = 3;\n\
          \x20   Transports = TCP;\n\
          \x20   FSAL {{ Name = VFS; }}\n\
-         }}\n\
-         LOG {{ Default_Log_Level = WARN; }}\n",
-        plugins().unwrap_or_default(),
+         }}\n",
         root.display(),
     )
 }

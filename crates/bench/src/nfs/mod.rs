@@ -13,6 +13,7 @@
 //! | `streams` | files larger than memory, in order, and where the time goes |
 //! | `strip` | the chart of latencies and consistency points |
 //! | `ganesha` | the peer of [`compare_nfs`] and [`compare_streams`] |
+//! | `peer_disks` | the file systems that it serves |
 //!
 //! Invariants: every server is a process of its own and is reached over TCP, the one that does
 //! nothing too; rounds of a load go round the servers in turns, so that all of them see the same
@@ -24,6 +25,7 @@ mod ganesha;
 mod limit;
 mod listing;
 mod loads;
+mod peer_disks;
 mod session;
 mod start;
 mod streams;
@@ -41,6 +43,7 @@ use crate::node::BenchError;
 use crate::process::{NodeBench, NodeProcess, NodeShape, Process, VOLUME, start_limit};
 use crate::summary::{Beside, Report, Role, Row, Series};
 use loads::{CASES, Case, Sample};
+use peer_disks::FileSystem;
 use session::{Kind, Session, Target};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -84,9 +87,11 @@ pub fn compare_nfs(
         return with_peer(bench, None, vec![note], progress);
     }
     progress("starting nfs-ganesha");
-    let peer = ganesha::start(&bench.node.directory, bench.node.disk_bytes() * 2)?;
+    let bytes = bench.node.disk_bytes() * 2;
+    let ganesha = ganesha::start(&bench.node.directory, bytes, &[FileSystem::Xfs])?;
     let note = "peer: nfs-ganesha, FSAL VFS, on XFS on a loop device of a file beside our disks";
-    with_peer(bench, Some(&peer.target), vec![note.to_owned()], progress)
+    let peer = ganesha.peers.first().map(|peer| &peer.target);
+    with_peer(bench, peer, vec![note.to_owned()], progress)
 }
 
 /// Why the peer is left out, if it is: with `apart` this is in namespaces of its own.

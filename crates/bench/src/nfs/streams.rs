@@ -9,25 +9,29 @@
 //! begins to put it in order during the first read.
 //!
 //! A peer has a file of its own in each round, and the system's page cache, which is emptied before
-//! it reads.
+//! it reads. What the device moved meanwhile is told for each byte of a load: a server that writes
+//! each block twice, or reads what nobody asked for, is not compared by its rate alone.
 //!
 //! Invariants: a write is timed until its COMMIT is answered; the file is several times the node's
 //! memory, so a load that reads it in order finds little more than its end there.
 
 mod activity;
 mod bare;
+mod device;
 
 use super::driver::{Measured, Stopped, run};
-use super::ganesha;
+use super::ganesha::{self, Peer};
 use super::loads::{Sample, read_random, write_random};
+use super::peer_disks::FileSystem;
 use super::session::{Each, Kind, LARGE_BYTES, LARGE_DEPTH, Session, Target};
 use super::wire::{Call, Malformed, Reply, Stability};
 use crate::machine::Machine;
 use crate::node::BenchError;
 use crate::process::{NodeBench, NodeProcess, NodeShape, VOLUME};
-use crate::summary::{Beside, Report, Role, Row, Series, Span, Unit};
+use crate::summary::{Beside, DeviceBytes, Report, Role, Row, Series, Span, Unit};
 use activity::Trace;
 use bare::BareDisk;
+use device::Device;
 use platform::Clock as _;
 use platform::linux::SystemClock;
 use platform::sync::{Condvar, Mutex};
@@ -87,6 +91,19 @@ impl Load {
         }
     }
 
+    /// Bytes that each of its calls moves.
+    const fn call_bytes(self) -> u64 {
+        match self.unit() {
+            Unit::Operations => BLOCK_SIZE_U64,
+            _ => LARGE_BYTES as u64,
+        }
+    }
+
+    /// Whether it moves them to the server.
+    const fn is_write(self) -> bool {
+        matches!(self, Self::WriteFresh | Self::Rewrite | Self::WriteWarm | Self::Overwrite)
+    }
+
     /// What came of it; nothing of a rest.
     fn run(self, session: &mut Session, nanoseconds: u64) -> Result<Option<Sample>, Stopped> {
         let bytes = f64::from(LARGE_BYTES);
@@ -130,18 +147,32 @@ impl Load {
     }
 }
 
-/// The peer's name.
-const PEER: &str = "ganesha";
 /// A server's rest is as long as it takes to write the file at this rate: half of what read
 /// reallocation does (docs/decisions/0054).
 const REST_BYTES_PER_SECOND: f64 = (32 << 20) as f64;
 /// Calls in flight of random loads.
 const SMALL_DEPTH: usize = 32;
 
+/// An aggregate that is measured, and what stands beside it.
+struct Shape {
+    name: &'static str,
+    node: NodeShape,
+    /// The first is as fast as it gets; the second can do more of what we can.
+    peers: [FileSystem; 2],
+}
+
 /// The aggregates that are measured.
-const SHAPES: [(&str, NodeShape); 2] = [
-    ("one disk", NodeShape { disks: 1, raid: "none", activity: true }),
-    ("raid4 3+1", NodeShape { disks: 4, raid: "raid4", activity: true }),
+const SHAPES: [Shape; 2] = [
+    Shape {
+        name: "one disk",
+        node: NodeShape { disks: 1, raid: "none", activity: true },
+        peers: [FileSystem::Xfs, FileSystem::Btrfs],
+    },
+    Shape {
+        name: "raid4 3+1",
+        node: NodeShape { disks: 4, raid: "raid4", activity: true },
+        peers: [FileSystem::Xfs, FileSystem::BtrfsRaid1],
+    },
 ];
 
 /// A load on one shape of node, in all rounds.
@@ -150,22 +181,78 @@ struct Line {
     load: Load,
     ours: Series,
     bare: Series,
-    peer: Series,
+    /// By their names.
+    peers: Vec<(String, Series)>,
     span: Span,
 }
 
-/// Keeps what came of a load in its line: the sample, and when it was taken.
-type Note<'a> = dyn FnMut(&mut Line, &Sample, Range<u64>) -> Result<(), BenchError> + 'a;
+impl Line {
+    fn peer(&mut self, name: &str) -> &mut Series {
+        let at = self.peers.iter().position(|(known, _)| known == name);
+        let at = at.unwrap_or_else(|| {
+            self.peers.push((name.to_owned(), Series::default()));
+            self.peers.len() - 1
+        });
+        &mut self.peers[at].1
+    }
+
+    /// What the device moved for each byte of the load.
+    fn device_share(&self, series: &Series) -> Option<f64> {
+        let moved = series.device?;
+        let moved = if self.load.is_write() { moved.written } else { moved.read };
+        Some(moved as f64 / (series.latencies.total() * self.load.call_bytes()) as f64)
+    }
+
+    fn device_note(&self) -> Option<String> {
+        let ours = ("stroop", &self.ours);
+        let peers = self.peers.iter().map(|(name, series)| (name.as_str(), series));
+        let share = |(name, series): (&str, &Series)| {
+            Some(format!("{name} {:.2}", self.device_share(series)?))
+        };
+        let shares: Vec<_> = [ours].into_iter().chain(peers).filter_map(share).collect();
+        let verb = if self.load.is_write() { "wrote" } else { "read" };
+        let name = &self.name;
+        (!shares.is_empty())
+            .then(|| format!("{name}: for each byte the device {verb}: {}", shares.join(", ")))
+    }
+}
+
+/// What came of a load, and when it ran.
+struct Outcome {
+    sample: Sample,
+    time: Range<u64>,
+    device: Option<DeviceBytes>,
+}
+
+impl Outcome {
+    fn note(&self, series: &mut Series) {
+        super::note(series, &self.sample);
+        if let Some(moved) = self.device {
+            let sum = series.device.get_or_insert_default();
+            (sum.read, sum.written) = (sum.read + moved.read, sum.written + moved.written);
+        }
+    }
+}
+
+/// Whose session it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Ours,
+    Peer,
+}
+
+/// Keeps what came of a load in its line.
+type Note<'a> = dyn FnMut(&mut Line, &Outcome) -> Result<(), BenchError> + 'a;
 
 /// Runs the bench; `progress` is told what goes on.
 ///
 /// # Errors
 /// [`BenchError`].
 pub fn streams(bench: &NodeBench, progress: &mut dyn FnMut(&str)) -> Result<Report, BenchError> {
-    with_peer(bench, None, Vec::new(), progress)
+    with_peers(bench, &[], Vec::new(), progress)
 }
 
-/// The same with nfs-ganesha on XFS in turns with ours. With `apart` the caller is in network and
+/// The same with nfs-ganesha on XFS and on btrfs in turns with ours. With `apart` the caller is in network and
 /// mount namespaces of its own; otherwise the peer is left out, and the report says why.
 ///
 /// # Errors
@@ -176,31 +263,39 @@ pub fn compare_streams(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Report, BenchError> {
     if let Some(note) = super::left_out(apart) {
-        return with_peer(bench, None, vec![note], progress);
+        return with_peers(bench, &[], vec![note], progress);
     }
     progress("starting nfs-ganesha");
-    // A file for each round and shape, and room for what XFS keeps.
+    // A file for each round and shape, and room for what the file system keeps.
     let files = bench.rounds as u64 * SHAPES.len() as u64 + 2;
-    let peer = ganesha::start(&bench.directory, bench.file.0 * files)?;
-    let note = "peer: nfs-ganesha, FSAL VFS, on XFS on a loop device of a file beside our disks, with \
-                the page cache of the machine, emptied before each load that reads";
-    with_peer(bench, Some(&peer.target), vec![note.to_owned()], progress)
+    let mut wanted = Vec::new();
+    for file_system in SHAPES.iter().flat_map(|shape| shape.peers) {
+        if !wanted.contains(&file_system) {
+            wanted.push(file_system);
+        }
+    }
+    let ganesha = ganesha::start(&bench.directory, bench.file.0 * files, &wanted)?;
+    let note = "peers: nfs-ganesha, FSAL VFS, on XFS and on btrfs on loop devices of files beside our \
+                disks, with the page cache of the machine, emptied before each load that reads";
+    let mut notes = vec![note.to_owned()];
+    notes.extend(ganesha.notes.iter().cloned());
+    with_peers(bench, &ganesha.peers, notes, progress)
 }
 
-fn with_peer(
+fn with_peers(
     bench: &NodeBench,
-    peer: Option<&Target>,
+    peers: &[Peer],
     mut notes: Vec<String>,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Report, BenchError> {
     let machine = Machine::here();
-    let mut shapes: Vec<(NodeShape, Vec<Line>)> = Vec::new();
-    for (shape_name, shape) in SHAPES {
+    let mut shapes: Vec<(Shape, Vec<Line>)> = Vec::new();
+    for shape in SHAPES {
         let line = |load: Load| {
-            let name = format!("{} on {shape_name}", load.name()?);
-            let (ours, bare, peer, span) = Default::default();
+            let name = format!("{} on {}", load.name()?, shape.name);
+            let (ours, bare, peers, span) = Default::default();
             let span = Span { load: name.clone(), ..span };
-            bench.wants(&name).then_some(Line { name, load, ours, bare, peer, span })
+            bench.wants(&name).then_some(Line { name, load, ours, bare, peers, span })
         };
         let lines: Vec<Line> = Load::ALL.into_iter().filter_map(line).collect();
         if !lines.is_empty() {
@@ -208,7 +303,7 @@ fn with_peer(
         }
     }
     if shapes.is_empty() {
-        let each = |name: &str| SHAPES.map(|(shape, _)| format!("{name} on {shape}")).join(", ");
+        let each = |name: &str| SHAPES.map(|shape| format!("{name} on {}", shape.name)).join(", ");
         let known = Load::ALL.into_iter().filter_map(Load::name).map(each);
         return Err(BenchError::NoLoad { known: known.collect::<Vec<_>>().join(", ") });
     }
@@ -216,24 +311,27 @@ fn with_peer(
         for (shape, lines) in &mut shapes {
             let told = format!("round {round} of {}", bench.rounds);
             let mut progress = |what: &str| progress(&format!("{what}: {told}"));
-            run_round(bench, *shape, lines, &mut progress)?;
-            if let Some(peer) = peer {
-                let begun = Session::open_empty(peer.clone(), bench.file.0);
-                run_loads(&mut begun?, bench, lines, &mut progress, &mut |line, sample, _| {
-                    super::note(&mut line.peer, sample);
+            run_round(bench, shape.node, lines, &mut progress)?;
+            for peer in peers.iter().filter(|peer| shape.peers.contains(&peer.file_system)) {
+                let mut session = Session::open_empty(peer.target.clone(), bench.file.0)?;
+                let side = (bench, Side::Peer);
+                run_loads(&mut session, side, lines, &mut progress, &mut |line, outcome| {
+                    outcome.note(line.peer(&peer.target.name));
                     Ok(())
                 })?;
             }
         }
     }
     let lines: Vec<Line> = shapes.into_iter().flat_map(|(_, lines)| lines).collect();
+    notes.extend(lines.iter().filter_map(Line::device_note));
     notes.extend(lines.iter().map(|line| line.span.to_string()));
     let (mut rows, mut spans) = (Vec::new(), Vec::new());
-    for Line { name, load, ours, bare, peer, span } in lines {
+    for Line { name, load, ours, bare, peers, span } in lines {
         let limit = Beside { name: "bare disk".to_owned(), role: Role::Limit, series: bare };
-        let peer = Beside { name: PEER.to_owned(), role: Role::Peer, series: peer };
+        let peer = |(name, series)| Beside { name, role: Role::Peer, series };
         let measured = |beside: &Beside| !beside.series.rounds.is_empty();
-        let beside = [limit, peer].into_iter().filter(measured).collect();
+        let beside = [limit].into_iter().chain(peers.into_iter().map(peer));
+        let beside = beside.filter(measured).collect();
         rows.push(Row { load: name, unit: load.unit(), ours, beside });
         spans.push(span);
     }
@@ -255,9 +353,10 @@ fn run_round(
         let target = Target { name: "stroop".to_owned(), kind: Kind::Real, nfs, mount, path };
         let mut session = Session::open_empty(target, bench.file.0)?;
         let mut trace = Trace::open(&node.activity())?;
-        run_loads(&mut session, bench, lines, progress, &mut |line, sample, time| {
-            super::note(&mut line.ours, sample);
-            trace.add(&mut line.span, time)
+        let side = (bench, Side::Ours);
+        run_loads(&mut session, side, lines, progress, &mut |line, outcome| {
+            outcome.note(&mut line.ours);
+            trace.add(&mut line.span, outcome.time.clone())
         })?;
     }
     // After the node, whose disks are gone then: a round needs room for one of both at a time.
@@ -283,28 +382,31 @@ fn needed(lines: &[Line]) -> impl Iterator<Item = Load> + use<> {
 /// Runs them; `note` is told what came of each that was asked for, and when it ran.
 fn run_loads(
     session: &mut Session,
-    bench: &NodeBench,
+    (bench, side): (&NodeBench, Side),
     lines: &mut [Line],
     progress: &mut dyn FnMut(&str),
     note: &mut Note<'_>,
 ) -> Result<(), BenchError> {
     let server = session.target.name.clone();
+    let device = Device::below(&bench.directory);
     for load in needed(lines) {
-        if load == Load::Rest && session.target.name == PEER {
+        if load == Load::Rest && side == Side::Peer {
             continue;
         }
         let line = lines.iter_mut().find(|line| line.load == load);
         let name = line.as_ref().map_or("preparing", |line| &line.name);
         progress(&format!("{name}, {server}"));
-        if load.is_cold() && session.target.name == PEER {
+        if load.is_cold() && side == Side::Peer {
             empty_page_cache()?;
         }
+        let before = device.count();
         let begin = SystemClock.monotonic_nanoseconds();
         let sample = load.run(session, bench.round_nanoseconds);
         let sample = sample.map_err(|stopped| stopped.error(name, &server))?;
         let end = SystemClock.monotonic_nanoseconds();
+        let device = before.zip(device.count()).map(|(before, after)| after.since(before));
         if let Some((line, sample)) = line.zip(sample) {
-            note(line, &sample, begin..end)?;
+            note(line, &Outcome { sample, time: begin..end, device })?;
         }
     }
     Ok(())

@@ -47,7 +47,7 @@ pub enum BenchCommand {
 pub enum BenchCompareCommand {
     /// nfs-ganesha on XFS on a loop device; wants root, for namespaces and mounts
     Nfs(BenchNfsArguments),
-    /// The same with a file larger than memory: in order and at random, cold and aged
+    /// The same with a file larger than memory, in order and at random, cold and aged; on btrfs, too
     Streams(BenchStreamsArguments),
 }
 
@@ -102,7 +102,7 @@ pub struct BenchFuseArguments {
 /// `stroop bench streams` and `stroop bench compare streams`.
 #[derive(Args, Clone, Debug)]
 pub struct BenchStreamsArguments {
-    /// Where to make disks; they take up to five times the file, with a peer as much more for each
+    /// Where to make disks; they take up to five times the file, with peers as much more for each
     /// round, and are removed [default: a temporary one]
     #[arg(long, value_name = "DIR")]
     pub directory: Option<PathBuf>,

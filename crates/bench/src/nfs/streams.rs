@@ -252,8 +252,9 @@ pub fn streams(bench: &NodeBench, progress: &mut dyn FnMut(&str)) -> Result<Repo
     with_peers(bench, &[], Vec::new(), progress)
 }
 
-/// The same with nfs-ganesha on XFS and on btrfs in turns with ours. With `apart` the caller is in network and
-/// mount namespaces of its own; otherwise the peer is left out, and the report says why.
+/// The same with nfs-ganesha on XFS and on btrfs in turns with ours. With `apart` the caller is in
+/// network and mount namespaces of its own; otherwise the peer is left out, and the report says
+/// why.
 ///
 /// # Errors
 /// [`BenchError`].

@@ -47,7 +47,7 @@ pub enum BenchCommand {
 pub enum BenchCompareCommand {
     /// nfs-ganesha on XFS on a loop device; wants root, for namespaces and mounts
     Nfs(BenchNfsArguments),
-    /// The same with a file larger than memory, in order and at random, cold and aged; on btrfs, too
+    /// The same, on btrfs, too, with a file larger than memory: in order, at random, cold, aged
     Streams(BenchStreamsArguments),
 }
 

@@ -5,6 +5,9 @@
 //! its memory yet (*fresh*) and a later one finds one that has (*warm*). The node writes down what
 //! its threads do (`stroop serve --activity`), and a load's part of that is told with its rate.
 //!
+//! The latencies of durable writes, by themselves and beside a stream, tell what one client's
+//! stream costs another client.
+//!
 //! A file that was overwritten at random is read twice: with `--reallocate auto` the server
 //! begins to put it in order during the first read.
 //!
@@ -17,6 +20,7 @@
 
 mod activity;
 mod bare;
+mod beside;
 mod device;
 
 use super::driver::{Measured, Stopped, run};
@@ -31,6 +35,7 @@ use crate::process::{NodeBench, NodeProcess, NodeShape, VOLUME};
 use crate::summary::{Beside, DeviceBytes, Report, Role, Row, Series, Span, Unit};
 use activity::Trace;
 use bare::BareDisk;
+use beside::durable_beside_stream;
 use device::Device;
 use platform::Clock as _;
 use platform::linux::SystemClock;
@@ -46,6 +51,10 @@ enum Load {
     /// Not measured: the second time that the file is written.
     Rewrite,
     WriteWarm,
+    /// Blocks at random, durable when answered, one at a time.
+    Durable,
+    /// The same beside a client that writes the file once more, on its own connection.
+    DurableBeside,
     Read,
     /// Random blocks, a quarter as many as the file has.
     Overwrite,
@@ -58,10 +67,12 @@ enum Load {
 }
 
 impl Load {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 11] = [
         Self::WriteFresh,
         Self::Rewrite,
         Self::WriteWarm,
+        Self::Durable,
+        Self::DurableBeside,
         Self::Read,
         Self::Overwrite,
         Self::ReadAged,
@@ -76,6 +87,8 @@ impl Load {
             Self::WriteFresh => Some("write fresh"),
             Self::Rewrite | Self::Rest => None,
             Self::WriteWarm => Some("write warm"),
+            Self::Durable => Some("write 4K durable"),
+            Self::DurableBeside => Some("write 4K durable beside a stream"),
             Self::Read => Some("read cold"),
             Self::Overwrite => Some("overwrite 4K"),
             Self::ReadAged => Some("read cold aged"),
@@ -86,7 +99,9 @@ impl Load {
 
     const fn unit(self) -> Unit {
         match self {
-            Self::Overwrite | Self::ReadRandom => Unit::Operations,
+            Self::Durable | Self::DurableBeside | Self::Overwrite | Self::ReadRandom => {
+                Unit::Operations
+            }
             _ => Unit::Bytes,
         }
     }
@@ -101,7 +116,7 @@ impl Load {
 
     /// Whether it moves them to the server.
     const fn is_write(self) -> bool {
-        matches!(self, Self::WriteFresh | Self::Rewrite | Self::WriteWarm | Self::Overwrite)
+        !self.is_cold()
     }
 
     /// What came of it; nothing of a rest.
@@ -113,6 +128,11 @@ impl Load {
                 Sample::of(session.write_all()?, bytes)
             }
             Self::Read | Self::ReadAged | Self::ReadAgain => Sample::of(read(session)?, bytes),
+            Self::Durable => {
+                let (how, length) = (Stability::FileSync, (u64::MAX, Some(nanoseconds)));
+                Sample::of(write_random(session, how, 1, length)?, 1.0)
+            }
+            Self::DurableBeside => Sample::of(durable_beside_stream(session)?, 1.0),
             Self::Rest => {
                 let seconds = session.file_bytes as f64 / REST_BYTES_PER_SECOND;
                 let (lock, never) = (Mutex::new(()), Condvar::new());
@@ -141,7 +161,9 @@ impl Load {
         match self {
             Self::WriteFresh | Self::WriteWarm => disk.write().map(Some),
             Self::Read | Self::ReadAged | Self::ReadAgain => disk.read().map(Some),
-            Self::Overwrite | Self::Rewrite | Self::Rest => Ok(None),
+            Self::Durable | Self::DurableBeside | Self::Overwrite | Self::Rewrite | Self::Rest => {
+                Ok(None)
+            }
             Self::ReadRandom => disk.read_random(SMALL_DEPTH, nanoseconds).map(Some),
         }
     }
@@ -204,6 +226,10 @@ impl Line {
     }
 
     fn device_note(&self) -> Option<String> {
+        // The stream's bytes are not counted.
+        if self.load == Load::DurableBeside {
+            return None;
+        }
         let ours = ("stroop", &self.ours);
         let peers = self.peers.iter().map(|(name, series)| (name.as_str(), series));
         let share = |(name, series): (&str, &Series)| {

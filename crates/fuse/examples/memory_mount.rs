@@ -1,4 +1,5 @@
-//! Mounts a volume that lives in memory: `memory_mount MOUNTPOINT [CACHE_MILLISECONDS]`.
+//! Mounts a volume that lives in memory:
+//! `memory_mount MOUNTPOINT [CACHE_MILLISECONDS] [write-back]`.
 //!
 //! For trying out the mount and for test suites (pjdfstest, fsx) without a disk. Ends when the
 //! volume is unmounted.
@@ -13,12 +14,15 @@ use std::time::Duration;
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let Some(mountpoint) = arguments.next() else {
-        eprintln!("usage: memory_mount MOUNTPOINT [CACHE_MILLISECONDS]");
+        eprintln!("usage: memory_mount MOUNTPOINT [CACHE_MILLISECONDS] [write-back]");
         return ExitCode::from(2);
     };
     let mut options = MountOptions::new("home", mountpoint);
-    if let Some(milliseconds) = arguments.next().and_then(|text| text.parse().ok()) {
-        options.cache_time = Duration::from_millis(milliseconds);
+    for argument in arguments {
+        match argument.parse() {
+            Ok(milliseconds) => options.cache_time = Duration::from_millis(milliseconds),
+            Err(_) => options.write_back = argument == "write-back",
+        }
     }
     let service = MemoryFileSystem::new(Arc::new(SystemClock));
     if service.add_volume("home", VolumeOptions::default()).is_err() {

@@ -169,6 +169,7 @@ pub(crate) mod init {
     pub(crate) const DO_READDIRPLUS: u64 = 1 << 13;
     pub(crate) const READDIRPLUS_AUTO: u64 = 1 << 14;
     pub(crate) const ASYNC_DIO: u64 = 1 << 15;
+    pub(crate) const WRITEBACK_CACHE: u64 = 1 << 16;
     pub(crate) const PARALLEL_DIROPS: u64 = 1 << 18;
     pub(crate) const POSIX_ACL: u64 = 1 << 20;
     pub(crate) const MAX_PAGES: u64 = 1 << 22;

@@ -10,8 +10,8 @@ use std::time::Duration;
 use units::{BLOCK_SIZE, BLOCK_SIZE_U64, Timestamp};
 use zerocopy::IntoBytes;
 
-/// `st_blksize`: what programs take as the size of a good write. Each of them is one request
-/// (writes go through), so it is larger than a block.
+/// `st_blksize`: what programs take as the size of a good write. Unless the mount writes back, each
+/// of them is one request, so it is larger than a block.
 const PREFERRED_TRANSFER_BYTES: u32 = 64 << 10;
 /// Bytes of the unit of `st_blocks`.
 const STAT_BLOCK_BYTES: u64 = 512;

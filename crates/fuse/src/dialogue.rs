@@ -12,7 +12,7 @@ use crate::device::Device;
 use crate::request::{Buffer, Request};
 use crate::request_memory::RequestBuffer;
 use crate::server::Server;
-use crate::session::{answer_init, transfer_bytes};
+use crate::session::{Wanted, answer_init, transfer_bytes};
 use file_service::{FileHandle, FileService};
 use locks::LockManager;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
@@ -64,7 +64,8 @@ impl Dialogue {
         let buffer = buffer(request);
         if let Some(request) = Request::parse(&buffer, request.len(), &self.device) {
             // If it was refused, the reply says so.
-            if let Ok(agreed) = answer_init(request, self.transfer_bytes, true) {
+            let wanted = Wanted { shared_locks: true, write_back: false };
+            if let Ok(agreed) = answer_init(request, self.transfer_bytes, wanted) {
                 self.server.agree(agreed);
             }
         }

@@ -10,6 +10,8 @@
 //!   the kernel (see `server`), by access control lists, too.
 //! - Changes made through the mount are seen at once on the mount. Changes made elsewhere (NFS) are
 //!   seen when a file is opened, and of names and attributes after [`MountOptions::cache_time`].
+//! - A write is in the service when it is answered. With [`MountOptions::write_back`] the kernel
+//!   keeps it, and sends it later: at the latest before `fsync` and `close` are answered.
 //! - `fsync` answers when the file's changes are durable; so is what was changed before. A file
 //!   that was written and closed is durable within a second. `sync` alone does nothing: the kernel
 //!   does not pass it on (see `unsettled`).
@@ -59,6 +61,7 @@ use locks::LockManager;
 use platform::thread::{self, JoinHandle};
 use request_memory::MountMemory;
 use server::Server;
+use session::Wanted;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -100,6 +103,11 @@ pub struct MountOptions {
     pub allow_privileged_files: bool,
     /// Whether the mount refuses changes.
     pub read_only: bool,
+    /// Whether the kernel keeps writes in its page cache and sends them later, in large requests.
+    /// Off by default: an error of the disks or a full volume is then told at `fsync` or `close`
+    /// instead of the write, and the kernel takes its own idea of a file's size and times for the
+    /// truth, whatever NFS clients or other mounts do (decision 56).
+    pub write_back: bool,
     /// Memory for writes under way, shared with other mounts.
     pub request_memory: Arc<RequestMemory>,
 }
@@ -115,6 +123,7 @@ impl MountOptions {
             allow_other: None,
             allow_privileged_files: false,
             read_only: false,
+            write_back: false,
             request_memory: RequestMemory::new(REQUEST_BYTES_DEFAULT),
         }
     }
@@ -163,9 +172,9 @@ impl PreparedMount {
         }
         let (loops, settling) = (Vec::new(), None);
         let mut mount = FuseMount { mountpoint, connection: None, loops, settling };
-        let shared = locks.is_some();
+        let wanted = Wanted { shared_locks: locks.is_some(), write_back: options.write_back };
         let server = Server::new(service, root.handle, options.cache_time.into(), locks);
-        match mount.converse(&options, &server, &device, (transfer_bytes, shared)) {
+        match mount.converse(&options, &server, &device, (transfer_bytes, wanted)) {
             Ok(()) => Ok(mount),
             Err(source) => {
                 let _unmounted_as_far_as_possible = kernel_mount::detach(&mount.mountpoint);
@@ -227,9 +236,9 @@ impl FuseMount {
         options: &MountOptions,
         server: &Arc<Server>,
         device: &Arc<Device>,
-        (transfer_bytes, shared_locks): (u32, bool),
+        (transfer_bytes, wanted): (u32, Wanted),
     ) -> io::Result<()> {
-        server.agree(session::handshake(device, transfer_bytes, shared_locks)?);
+        server.agree(session::handshake(device, transfer_bytes, wanted)?);
         let number = kernel_mount::connection_number(&self.mountpoint);
         if let Some(number) = number {
             kernel_mount::set_read_ahead(number, transfer_bytes);

@@ -50,6 +50,28 @@ const REQUIRED: u64 = init::POSIX_ACL;
 /// What is asked for, too, where locks are shared with other front ends.
 const LOCK_FEATURES: u64 = init::POSIX_LOCKS | init::FLOCK_LOCKS;
 
+/// What a mount wants of the kernel beyond what every mount does.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Wanted {
+    /// Locks are shared with other front ends.
+    pub shared_locks: bool,
+    /// The kernel keeps writes in its page cache.
+    pub write_back: bool,
+}
+
+impl Wanted {
+    const fn features(self) -> u64 {
+        let locks = if self.shared_locks { LOCK_FEATURES } else { 0 };
+        FEATURES | locks | self.required()
+    }
+
+    /// What the kernel must offer. A mount that promised to write back, and would not, would be
+    /// another one than was asked for; all kernels since 3.15 can do it.
+    const fn required(self) -> u64 {
+        REQUIRED | if self.write_back { init::WRITEBACK_CACHE } else { 0 }
+    }
+}
+
 /// Bytes of a buffer for requests of a mount with transfers of this size.
 pub(crate) const fn buffer_bytes(transfer_bytes: u32) -> usize {
     transfer_bytes as usize + REQUEST_HEAD_BYTES
@@ -67,14 +89,14 @@ pub(crate) fn negotiate(
     offer: &InitIn,
     flags_high: u32,
     transfer_bytes: u32,
-    locks: bool,
+    wanted: Wanted,
 ) -> Result<InitOut, Errno> {
     let offered = u64::from(offer.flags) | u64::from(flags_high) << 32;
     let is_known = offer.major == abi::MAJOR && offer.minor >= abi::MINOR_MIN;
-    if !is_known || offered & REQUIRED != REQUIRED {
+    if !is_known || offered & wanted.required() != wanted.required() {
         return Err(Errno::PROTOCOL);
     }
-    let agreed = (FEATURES | if locks { LOCK_FEATURES } else { 0 }) & offered;
+    let agreed = wanted.features() & offered;
     Ok(InitOut {
         major: abi::MAJOR,
         minor: abi::MINOR.min(offer.minor),
@@ -91,7 +113,11 @@ pub(crate) fn negotiate(
 }
 
 /// Answers the kernel's INIT; what was agreed on.
-pub(crate) fn handshake(device: &Arc<Device>, transfer_bytes: u32, locks: bool) -> io::Result<u64> {
+pub(crate) fn handshake(
+    device: &Arc<Device>,
+    transfer_bytes: u32,
+    wanted: Wanted,
+) -> io::Result<u64> {
     let mut buffer = Arc::new(RequestBuffer::from(vec![0; buffer_bytes(transfer_bytes)]));
     loop {
         let Some(bytes) = Arc::get_mut(&mut buffer) else { unreachable!("nothing shares it yet") };
@@ -101,14 +127,14 @@ pub(crate) fn handshake(device: &Arc<Device>, transfer_bytes: u32, locks: bool) 
             Received::Unmounted => return Err(io::ErrorKind::NotConnected.into()),
         };
         let request = Request::parse(&buffer, length, device).ok_or(io::ErrorKind::InvalidData)?;
-        return answer_init(request, transfer_bytes, locks);
+        return answer_init(request, transfer_bytes, wanted);
     }
 }
 
 pub(crate) fn answer_init(
     mut request: Request<'_>,
     transfer_bytes: u32,
-    locks: bool,
+    wanted: Wanted,
 ) -> io::Result<u64> {
     let reply = request.reply();
     let offer = request.take::<InitIn>();
@@ -116,7 +142,7 @@ pub(crate) fn answer_init(
     let flags_high = request.take::<u32>().unwrap_or(0);
     let answer = match offer {
         Ok(offer) if request.header.opcode == opcode::INIT => {
-            negotiate(&offer, flags_high, transfer_bytes, locks)
+            negotiate(&offer, flags_high, transfer_bytes, wanted)
         }
         _ => Err(Errno::PROTOCOL),
     };
@@ -162,15 +188,23 @@ mod tests {
     #[test]
     fn only_what_is_offered_is_agreed() {
         let offer = |minor, flags| InitIn { major: 7, minor, max_readahead: 131_072, flags };
-        let agree = |offer: InitIn, high| negotiate(&offer, high, 1 << 20, false);
+        let agree = |offer: InitIn, high| negotiate(&offer, high, 1 << 20, Wanted::default());
         let least = agree(offer(31, REQUIRED as u32), 0).unwrap();
         assert_eq!((u64::from(least.flags), least.flags_high, least.minor), (REQUIRED, 0, 31));
         assert!(agree(offer(31, !REQUIRED as u32), 0).is_err());
         let all = agree(offer(45, u32::MAX), u32::MAX).unwrap();
         let agreed = u64::from(all.flags) | u64::from(all.flags_high) << 32;
         assert_eq!((agreed, all.minor, all.max_write), (FEATURES, abi::MINOR, 1 << 20));
-        let locks = negotiate(&offer(45, u32::MAX), u32::MAX, 1 << 20, true).unwrap();
-        assert_eq!(u64::from(locks.flags & !all.flags), LOCK_FEATURES);
+        let beside = |wanted| {
+            let out = negotiate(&offer(45, u32::MAX), u32::MAX, 1 << 20, wanted).unwrap();
+            u64::from(out.flags & !all.flags)
+        };
+        assert_eq!(beside(Wanted { shared_locks: true, write_back: false }), LOCK_FEATURES);
+        let writes_back = Wanted { shared_locks: false, write_back: true };
+        assert_eq!(beside(writes_back), init::WRITEBACK_CACHE);
+        let cannot = offer(45, !init::WRITEBACK_CACHE as u32);
+        assert!(negotiate(&cannot, u32::MAX, 1 << 20, writes_back).is_err(), "never silently");
+        assert!(agree(cannot, u32::MAX).is_ok());
         assert!(agree(offer(30, u32::MAX), 0).is_err());
         assert!(agree(InitIn { major: 8, ..offer(31, 0) }, 0).is_err());
     }

@@ -5,7 +5,7 @@ use crate::abi::{ROOT_NODE, SetAttrIn, StatxOut, set_attr};
 use crate::convert;
 use crate::node::visible_inode;
 use crate::request::Request;
-use file_service::{Attributes, Done, NodeChange, calls};
+use file_service::{Attributes, Done, FileHandle, NodeChange, SetAttributes, SetTime, calls};
 use std::sync::Arc;
 
 impl Server {
@@ -46,18 +46,41 @@ impl Server {
     pub(super) fn set_attributes(self: &Arc<Self>, request: &mut Request<'_>) -> Handled {
         let file = self.file(request)?;
         let arguments: SetAttrIn = request.take()?;
-        let set = convert::set_attributes(&arguments);
+        let mut set = convert::set_attributes(&arguments);
         let kills = arguments.valid & set_attr::KILL_PRIVILEGE != 0 && set.size.is_some();
         let caller = if kills { self.unprivileged(request) } else { self.caller.clone() };
         let (server, reply, node) = (Arc::clone(self), request.reply(), request.header.node);
-        let done: Done<NodeChange> = Box::new(move |answer| match answer {
+        let mut done: Done<NodeChange> = Box::new(move |answer| match answer {
             Ok(change) => {
                 reply.structure(&server.attr_out((node, file), &change.after));
             }
             Err(error) => reply.error(error),
         });
+        // The kernel's own time of a truncation, where it writes back: whoever may truncate need
+        // not be the owner, who alone may set a time.
+        if let Some(time) = set.mtime.filter(|_| kills) {
+            set.mtime = None;
+            done = self.then_set_mtime((file, time), done);
+        }
         self.service.set_attributes(&caller, calls::SetFileAttributes { file, set }, done);
         Ok(())
+    }
+
+    /// Sets a file's time after a change that succeeds, as root, before the answer.
+    fn then_set_mtime(
+        self: &Arc<Self>,
+        (file, time): (FileHandle, SetTime),
+        done: Done<NodeChange>,
+    ) -> Done<NodeChange> {
+        let server = Arc::clone(self);
+        Box::new(move |answer| {
+            if answer.is_err() {
+                return done(answer);
+            }
+            let set = SetAttributes { mtime: Some(time), ..SetAttributes::default() };
+            let call = calls::SetFileAttributes { file, set };
+            server.service.set_attributes(&server.caller, call, done);
+        })
     }
 
     pub(super) fn read_link(&self, request: &Request<'_>) -> Handled {

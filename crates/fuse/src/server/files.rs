@@ -1,12 +1,20 @@
 //! Open files: OPEN, CREATE, TMPFILE, READ, WRITE, RELEASE, FSYNC, SYNCFS, FALLOCATE, LSEEK.
 //!
-//! Cache policy: writes go through to the service at once (no write-back cache), because with one
-//! the kernel takes its own idea of size and times for the truth, and the volume can also change
-//! through NFS; a write that is answered is in the service, where fsync finds it. Reads come from
-//! the page cache, which the kernel drops when a file is opened and when it sees another mtime
+//! Cache policy: writes go through to the service at once, unless the mount writes back (decision
+//! 56): a write that is answered is in the service, where fsync finds it. Reads come from the page
+//! cache, which the kernel drops when a file is opened and when it sees another mtime
 //! (close-to-open, as NFS clients do it). Shared mappings work: their dirty pages are written like
 //! any others. Files opened with `O_DIRECT` go past the page cache, and direct writes to one file
 //! that do not extend it run in parallel.
+//!
+//! On a mount that writes back the kernel owns size and times of the files that it knows. So:
+//! - a write goes to the offset that the kernel gives, also of a file opened with `O_APPEND`: the
+//!   service's end of the file is not the end that the program sees;
+//! - the kernel reads through files that are open for writing only, to fill pages;
+//! - what is written comes through any descriptor of the file that is open for writing;
+//! - the kernel's own `O_DIRECT` is used, which knows of dirty pages. With `FOPEN_DIRECT_IO` it
+//!   would leave the file's times as they were, and take the service's end of the file, before
+//!   which dirty pages may lie, for the end.
 
 use super::{Handled, Server, empty_done};
 use crate::abi::{
@@ -24,14 +32,19 @@ use file_service::{
 };
 use std::sync::Arc;
 
-/// What an open file is told to the kernel as, by its number ([`crate::opens`]).
-fn open_out(flags: u32, number: u64) -> OpenOut {
-    let direct = FOPEN_DIRECT_IO | FOPEN_PARALLEL_DIRECT_WRITES;
-    let open_flags = if flags & O_DIRECT != 0 { direct } else { 0 };
-    OpenOut { handle: number, open_flags, backing: 0 }
+/// Whether a file is opened for writing.
+const fn is_for_writing(flags: u32) -> bool {
+    flags & O_ACCMODE != O_RDONLY
 }
 
 impl Server {
+    /// What an open file is told to the kernel as, by its number ([`crate::opens`]).
+    fn open_out(&self, flags: u32, number: u64) -> OpenOut {
+        let direct = FOPEN_DIRECT_IO | FOPEN_PARALLEL_DIRECT_WRITES;
+        let is_direct = flags & O_DIRECT != 0 && !self.writes_back();
+        OpenOut { handle: number, open_flags: if is_direct { direct } else { 0 }, backing: 0 }
+    }
+
     /// `O_TRUNC` is not part of it (the feature `ATOMIC_O_TRUNC` is not asked for): the kernel
     /// would send it before it looks whether the file is being executed, and refuse the open only
     /// after the program is gone. It truncates by a SETATTR of its own.
@@ -39,14 +52,14 @@ impl Server {
         let file = self.file(request)?;
         let arguments: OpenIn = request.take()?;
         // Stores through a mapping are written when nobody hears of an error any more.
-        if file.is_read_only() && arguments.flags & O_ACCMODE != O_RDONLY {
+        if file.is_read_only() && is_for_writing(arguments.flags) {
             return Err(FsError::ReadOnly.into());
         }
         let (server, reply) = (Arc::clone(self), request.reply());
         let held: Done<Hold> = Box::new(move |held| match held {
             Ok(hold) => {
-                let number = server.opens.add(hold);
-                if !reply.structure(&open_out(arguments.flags, number)) {
+                let number = server.opens.add(hold, is_for_writing(arguments.flags));
+                if !reply.structure(&server.open_out(arguments.flags, number)) {
                     // Nobody heard the answer, so no RELEASE will come.
                     server.let_go(number);
                 }
@@ -97,9 +110,9 @@ impl Server {
 
     /// Answers with a file that was made and is held.
     fn opened(&self, reply: Reply, (entry, hold): (&Entry, Hold), flags: u32) {
-        let number = self.opens.add(hold);
+        let number = self.opens.add(hold, is_for_writing(flags));
         let out = self.entry_out(entry);
-        if !reply.structures(&out, &open_out(flags, number)) {
+        if !reply.structures(&out, &self.open_out(flags, number)) {
             self.nodes.forget(out.node, 1);
             self.let_go(number);
         }
@@ -176,7 +189,8 @@ impl Server {
         // mapping has the data at the kernel's place until then. One direct write may come as
         // several at a time, whose order is that of their offsets.
         let is_append = arguments.flags & (O_APPEND | O_DIRECT) == O_APPEND;
-        let appends = is_append && arguments.write_flags & WRITE_CACHE == 0;
+        let is_cached = arguments.write_flags & WRITE_CACHE != 0;
+        let appends = is_append && !is_cached && !self.writes_back();
         if appends {
             self.service.append(&caller, calls::Append { file, stability, data }, done);
         } else {
@@ -242,9 +256,14 @@ impl Server {
         Ok(())
     }
 
+    /// Where data or a hole is. The kernel does not write back before it asks, and what is only in
+    /// its page cache is data: without an answer it takes all up to the end of the file for data.
     pub(super) fn seek(&self, request: &mut Request<'_>) -> Handled {
         const SEEK_DATA: u32 = 3;
         const SEEK_HOLE: u32 = 4;
+        if self.writes_back() {
+            return Err(Errno::NOT_IMPLEMENTED);
+        }
         let file = self.file(request)?;
         let arguments: SeekIn = request.take()?;
         let target = match arguments.whence {

@@ -17,8 +17,9 @@
 //!   Directories are not held: they are read by cookie, and what a program may still see of one
 //!   that was removed is known without the service ([`crate::removed`]).
 //! - What has no case here answers ENOSYS, upon which the kernel does without: `ACCESS`,
-//!   `COPY_FILE_RANGE`; and without a lock manager `FLUSH` (writes go through, there is nothing to
-//!   flush), `INTERRUPT` and locks, which the kernel keeps to itself then.
+//!   `COPY_FILE_RANGE`; and without a lock manager `FLUSH` (what the page cache has is written
+//!   before it), `INTERRUPT` and locks, which the kernel keeps to itself then. On a mount that
+//!   writes back `LSEEK`, too: what is only in the page cache would count as a hole.
 //!
 //! Fails: by error numbers; a file that is gone is ESTALE, and the kernel looks its name up again.
 
@@ -76,6 +77,8 @@ pub(crate) struct Server {
     locks: Option<Arc<MountLocks>>,
     /// Whether requests that set extended attributes are of the longer form.
     sets_xattrs_extended: AtomicBool,
+    /// Whether the kernel keeps writes in its page cache.
+    writes_back: AtomicBool,
 }
 
 /// The user that stands for a process with user id 0 that may not keep setuid: "nobody".
@@ -102,12 +105,19 @@ impl Server {
             caller,
             locks: locks.map(|manager| Arc::new(MountLocks::new(manager))),
             sets_xattrs_extended: AtomicBool::new(false),
+            writes_back: AtomicBool::new(false),
         })
     }
 
     /// The kernel and this side agreed on these features.
     pub(crate) fn agree(&self, features: u64) {
         self.sets_xattrs_extended.store(features & init::SETXATTR_EXT != 0, Ordering::Relaxed);
+        self.writes_back.store(features & init::WRITEBACK_CACHE != 0, Ordering::Relaxed);
+    }
+
+    /// Whether the kernel may have data and a size of a file that the service has not.
+    fn writes_back(&self) -> bool {
+        self.writes_back.load(Ordering::Relaxed)
     }
 
     /// What makes files durable that were closed; the mount gives it a thread.

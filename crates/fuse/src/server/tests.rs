@@ -42,6 +42,7 @@ struct Kernel {
 
 const VALID: Validity = Validity { seconds: 1, nanoseconds: 5 };
 const USER: u32 = 1000;
+const O_WRONLY: u32 = 1;
 
 impl Kernel {
     fn new() -> Self {
@@ -381,7 +382,7 @@ fn regression_fsync_of_what_may_be_lost_is_an_io_error() {
     let sync = |known: u64| kernel.ask(opcode::FSYNC, file.node, &[&known.to_le_bytes(), &[0; 8]]);
     assert_eq!(sync(open.handle), Ok(Vec::new()));
     let hold = kernel.server.as_ref().unwrap().opens.hold(open.handle).unwrap();
-    let before = kernel.server.as_ref().unwrap().opens.add(Hold { losses: 1, ..hold });
+    let before = kernel.server.as_ref().unwrap().opens.add(Hold { losses: 1, ..hold }, false);
     assert_eq!(sync(before), Err(FsError::Io.errno()), "its aggregate was away since");
     kernel.server.as_ref().unwrap().opens.remove(before);
     kernel.ask(opcode::UNLINK, 1, &[b"a\0"]).unwrap();
@@ -408,7 +409,7 @@ fn regression_what_was_written_is_to_be_durable_once_it_is_closed() {
     let kernel = Kernel::new();
     let unsettled = kernel.server.as_ref().unwrap().unsettled();
     let written = |name: &[u8], flags| {
-        let (file, opened) = kernel.create(name, flags, 0o600).unwrap();
+        let (file, opened) = kernel.create(name, flags | O_WRONLY, 0o600).unwrap();
         let write = WriteIn { handle: opened.handle, size: 1, flags, ..WriteIn::default() };
         kernel.ask(opcode::WRITE, file.node, &[write.as_bytes(), b"x"]).unwrap();
         (file, opened)

@@ -40,6 +40,10 @@ fn mode(path: &Path) -> String {
 #[test]
 fn writes_by_others_clear_setuid() {
     let Some(fixture) = Fixture::new() else { return };
+    check_that_writes_clear_setuid(&fixture);
+}
+
+pub(crate) fn check_that_writes_clear_setuid(fixture: &Fixture) {
     for (name, script) in [
         ("written", "printf x >> written"),
         ("cut", "truncate -s 1 cut"),

@@ -96,6 +96,10 @@ else:
 #[test]
 fn real_programs_work() {
     let Some(fixture) = Fixture::new() else { return };
+    check_real_programs(&fixture);
+}
+
+pub(crate) fn check_real_programs(fixture: &Fixture) {
     let folder = fixture.folder.path();
     shell(
         folder,

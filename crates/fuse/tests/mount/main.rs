@@ -6,6 +6,7 @@ mod content;
 mod life;
 mod locks;
 mod names;
+mod write_back;
 
 use file_service::memory::{MemoryFileSystem, VolumeOptions};
 use file_service::{Caller, Done, FileHandle, FileService, FsError, calls};
@@ -40,6 +41,17 @@ impl Fixture {
     }
 
     fn with(adjust: impl FnOnce(&mut MountOptions)) -> Option<Self> {
+        let service = Arc::new(MemoryFileSystem::new(Arc::new(SystemClock)));
+        service.add_volume("home", VolumeOptions::default()).unwrap();
+        Self::serving(Arc::clone(&service), service as _, adjust)
+    }
+
+    /// The volume "home" of a service, which the mount sees through `seen`.
+    fn serving(
+        service: Arc<MemoryFileSystem>,
+        seen: Arc<dyn FileService>,
+        adjust: impl FnOnce(&mut MountOptions),
+    ) -> Option<Self> {
         if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/fuse") {
             eprintln!("skipped: /dev/fuse cannot be opened: {error}");
             return None;
@@ -48,13 +60,11 @@ impl Fixture {
             eprintln!("skipped: only root may mount for other users");
             return None;
         }
-        let service = Arc::new(MemoryFileSystem::new(Arc::new(SystemClock)));
-        service.add_volume("home", VolumeOptions::default()).unwrap();
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let mut options = MountOptions::new("home", folder.path());
         adjust(&mut options);
-        let mount = FuseMount::start(options, Arc::clone(&service) as _).unwrap();
+        let mount = FuseMount::start(options, seen).unwrap();
         Some(Self { service, mount: Some(mount), folder })
     }
 

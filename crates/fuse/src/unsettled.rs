@@ -2,13 +2,13 @@
 //!
 //! The kernel answers `sync` without a word to a FUSE server, so a program that copies files and
 //! calls `sync` would find them empty after a crash. So what was written to a file is made durable
-//! soon after its last close: a beat comes [`BEAT_INTERVAL`] after the first close, and commits the
+//! soon after its close: a beat comes [`BEAT_INTERVAL`] after the first close, and commits the
 //! files that were closed until then. Many files, or much data, are not logged one by one: one
 //! consistency point has them all (decision 40).
 //!
 //! Invariants:
-//! - A file is in the set from its last close until a beat asks for it. With two beats a second it
-//!   is durable within a second, if the disks keep up.
+//! - A file is in the set from the close of a descriptor that is open for writing until a beat asks
+//!   for it. With two beats a second it is durable within a second, if the disks keep up.
 //! - The requests of one beat end before the next begins, so at most [`FILES_MAX`] are under way.
 //! - The end of the mount asks for what is left, at once.
 //!
@@ -76,7 +76,7 @@ impl Unsettled {
         Self { service, caller, root, state, changed }
     }
 
-    /// The last close of a file, to which so many bytes were written through the open file.
+    /// A close of a file, to which so many bytes were written that no close told before.
     pub(crate) fn closed(&self, file: FileHandle, bytes: u64) {
         let mut state = self.state.lock();
         let is_first = state.closed.files.is_empty();

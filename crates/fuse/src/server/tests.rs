@@ -201,6 +201,26 @@ fn regression_an_append_goes_where_the_file_ends_by_now() {
     assert_eq!(body, b"ONE two three");
 }
 
+/// What the page cache has and the service has not counts, too.
+#[test]
+fn the_kernel_says_where_a_file_ends_if_it_writes_back() {
+    let kernel = Kernel::new();
+    let flags = abi::O_APPEND | abi::O_DIRECT | O_WRONLY;
+    let (file, through) = kernel.create(b"a", flags, 0o600).unwrap();
+    let seek = abi::SeekIn { whence: 4, ..abi::SeekIn::default() };
+    let seek = || kernel.ask(opcode::LSEEK, file.node, &[seek.as_bytes()]);
+    assert!(seek().is_ok() && through.open_flags & abi::FOPEN_DIRECT_IO != 0);
+    kernel.server.as_ref().unwrap().agree(abi::init::WRITEBACK_CACHE);
+    assert_eq!(seek(), Err(38));
+    let body = kernel.ask(opcode::OPEN, file.node, &[&flags.to_le_bytes(), &[0; 4]]).unwrap();
+    assert_eq!(OpenOut::read_from_bytes(&body).unwrap().open_flags, 0);
+    let (offset, flags) = (6, abi::O_APPEND);
+    let write = WriteIn { offset, size: 1, flags, ..WriteIn::default() };
+    kernel.ask(opcode::WRITE, file.node, &[write.as_bytes(), b"x"]).unwrap();
+    let body = kernel.ask(opcode::GETATTR, file.node, &[]).unwrap();
+    assert_eq!(AttrOut::read_from_bytes(&body).unwrap().attr.size, 7);
+}
+
 #[test]
 fn the_kernel_says_which_writes_clear_setuid() {
     let kernel = Kernel::new();

@@ -115,13 +115,8 @@ fn small_writes_are_sent_in_large_requests() {
         file.write_all(&[number as u8; 100]).unwrap();
     }
     drop(file);
-    let lengths = told.try_iter().filter_map(|request| match request {
-        Request::Write(write) => Some(write.data.len()),
-        _ => None,
-    });
-    let lengths: Vec<usize> = lengths.collect();
-    assert_eq!(lengths.iter().sum::<usize>() / 4096, WRITES * 100 / 4096);
-    assert!(lengths.len() < WRITES / 20, "{} requests", lengths.len());
+    let requests = told.try_iter().filter(|request| matches!(request, Request::Write(_))).count();
+    assert!(requests < WRITES / 20, "{requests} requests");
     let expected: Vec<u8> = (0..WRITES).flat_map(|number| [number as u8; 100]).collect();
     assert!(fixture.stored("a") == expected);
 }
@@ -198,13 +193,15 @@ fn appends_go_to_the_end_that_programs_see() {
     first.write_all(b"one ").unwrap();
     second.write_all(b"two ").unwrap();
     fs::set_permissions(fixture.at("a"), Permissions::from_mode(0o4777)).unwrap();
-    first.write_all(b"three ").unwrap();
+    // The end that the service has is pages before the end that the kernel has, and no dirty page
+    // has a part of what is written through.
+    first.write_all(&[b'x'; 20_480 - 8]).unwrap();
     // What clears setuid is written through, while what is before it is in the page cache.
-    without_privilege(|| second.write_all(b"four ").unwrap());
+    without_privilege(|| second.write_all(b"through").unwrap());
     assert_eq!(fs::metadata(fixture.at("a")).unwrap().mode() & 0o7777, 0o777);
-    first.write_all(b"five").unwrap();
     drop((first, second));
-    assert_eq!(fixture.stored("a"), b"one two three four five");
+    let expected = [b"one two ".as_slice(), &[b'x'; 20_480 - 8], b"through"].concat();
+    assert!(fixture.stored("a") == expected);
 }
 
 #[test]

@@ -789,7 +789,7 @@ impl Administration for MemoryAdministration {
     }
 
     fn mount_list(&self) -> Result<Vec<MountInfo>, AdminError> {
-        Ok(self.state.lock().mounts.iter().map(mounts::info).collect())
+        Ok(self.state.lock().mounts.values().cloned().collect())
     }
 
     fn shutdown(&self) -> Result<(), AdminError> {

@@ -428,6 +428,9 @@ pub struct MountInfo {
     pub volume: String,
     /// The directory.
     pub mountpoint: String,
+    /// Whether this machine keeps writes in its page cache and sends them later.
+    #[serde(default)]
+    pub write_back: bool,
     /// Why it is not there, though it is to be there until it is unmounted.
     #[serde(default)]
     pub missing: Option<String>,

@@ -411,6 +411,15 @@ pub struct MountCreate {
     pub volume: String,
     /// An empty directory, by its absolute path.
     pub mountpoint: String,
+    /// Whether this machine keeps writes in its page cache and sends them later. Not sent if not:
+    /// servers before this field refuse it.
+    #[serde(default, skip_serializing_if = "is_off")]
+    pub write_back: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
+const fn is_off(option: &bool) -> bool {
+    !*option
 }
 
 /// Ends a mount.
@@ -713,6 +722,20 @@ mod tests {
         };
         assert!(add(&["a", "b"]).is_ok() && add(&["a", ""]).is_err());
         assert!(add(&["a", "a"]).unwrap_err().to_string().contains("a is named twice"));
+    }
+
+    /// A server before the field refuses what it does not know, so only who wants it sends it.
+    #[test]
+    fn an_option_that_is_off_is_not_sent() {
+        let text = |write_back| {
+            let (volume, mountpoint) = ("home".to_owned(), "/m".to_owned());
+            serde_json::to_string(&MountCreate { volume, mountpoint, write_back }).unwrap()
+        };
+        assert_eq!(text(false), r#"{"volume":"home","mountpoint":"/m"}"#);
+        for write_back in [false, true] {
+            let read: MountCreate = serde_json::from_str(&text(write_back)).unwrap();
+            assert_eq!(read.write_back, write_back);
+        }
     }
 
     #[test]

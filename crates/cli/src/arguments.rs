@@ -182,6 +182,11 @@ pub enum ClientCommand {
         volume: Option<String>,
         /// An empty directory
         mountpoint: Option<PathBuf>,
+        /// Keep writes in this machine's page cache and send them later: faster for small writes.
+        /// A full volume or a broken disk is told at fsync or close, and nobody else may write the
+        /// volume meanwhile
+        #[arg(long, requires = "mountpoint")]
+        write_back: bool,
     },
     /// End a mount on this machine
     Unmount {
@@ -696,6 +701,7 @@ mod tests {
         for line in [
             "stroop volume list --dry-run",
             "stroop mount home",
+            "stroop mount --write-back",
             "stroop disk",
             "stroop aggr remove-group a1 1 --cancel --dry-run",
             "stroop aggr remove-group a1 1 --cancel --rate 1M",

@@ -83,8 +83,10 @@ fn execute(
         ClientCommand::Volume(command) => volume::run(command, options, node, terminal),
         ClientCommand::Snapshot(command) => snapshot::run(command, options, node, terminal),
         ClientCommand::Export(command) => export::run(command, node),
-        ClientCommand::Mount { volume, mountpoint } => match (volume, mountpoint) {
-            (Some(volume), Some(mountpoint)) => mount::mount(node, volume, mountpoint),
+        ClientCommand::Mount { volume, mountpoint, write_back } => match (volume, mountpoint) {
+            (Some(volume), Some(mountpoint)) => {
+                mount::mount(node, (volume, mountpoint), *write_back)
+            }
             _ => mount::list(node),
         },
         ClientCommand::Unmount { mountpoint } => mount::unmount(node, mountpoint),

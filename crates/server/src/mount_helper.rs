@@ -4,16 +4,17 @@
 //!
 //! Of the options those that only mount(8) or systemd heeds are passed over (`noauto`, `nofail`,
 //! `_netdev`, `x-...`), and those that say how these mounts are anyway. `config=FILE`,
-//! `socket=PATH` and `wait=DURATION` say which server is asked, and how long. An option that would
-//! not be heeded is refused.
+//! `socket=PATH` and `wait=DURATION` say which server is asked, and how long. `writeback` is the
+//! option `--write-back` of `stroop mount`. An option that would not be heeded is refused.
 //!
-//! Invariants: a volume that is mounted there already is success, because the server makes its
-//! mounts again by itself. Nothing is said unless something is wrong, as is usual there.
+//! Invariants: a volume that is mounted there already, with the same options, is success, because
+//! the server makes its mounts again by itself. Nothing is said unless something is wrong, as is
+//! usual there.
 //!
 //! Fails: with exit status 1 for a call that is wrong or not allowed, else 32.
 
 use crate::invocation::socket;
-use admin_api::{AdminError, Administration, Code, MountCreate, Remote};
+use admin_api::{AdminError, Administration, Code, MountCreate, MountInfo, Remote};
 use clap::Parser as _;
 use cli::output::print_error;
 use cli::{Cli, Options, SocketTransport, Terminal};
@@ -30,6 +31,8 @@ const OPTIONS_PASSED_OVER: &[&str] = &[
     "defaults", "rw", "auto", "noauto", "nofail", "_netdev", "nouser", "nosuid", "nodev", "exec",
     "async", "relatime", "atime",
 ];
+/// Writes stay in the page cache of this machine at first.
+const OPTION_WRITE_BACK: &str = "writeback";
 /// Options for the command line, with a value.
 const OPTIONS_OF_CALLS: &[&str] = &["config", "socket", "wait"];
 
@@ -48,6 +51,7 @@ struct Called {
     words: Vec<String>,
     /// Only check the call (`-f` of mount).
     is_fake: bool,
+    write_back: bool,
 }
 
 impl Called {
@@ -99,12 +103,16 @@ impl Called {
             self.words.push(format!("--{name}={value}"));
             return Ok(());
         }
+        if option == OPTION_WRITE_BACK {
+            self.write_back = true;
+            return Ok(());
+        }
         let is_comment = option.starts_with("x-") || option.starts_with("X-");
         if is_comment || is_sloppy || OPTIONS_PASSED_OVER.contains(&option) {
             return Ok(());
         }
         Err(usage(option, "this mount option is not there")
-            .try_next(format!("one of {}", OPTIONS_PASSED_OVER.join(", "))))
+            .try_next(format!("one of {OPTION_WRITE_BACK}, {}", OPTIONS_PASSED_OVER.join(", "))))
     }
 
     /// The options of the command line.
@@ -150,18 +158,38 @@ fn carry_out(called: &Called, options: &Options) -> Result<(), AdminError> {
     let mountpoint = mountpoint.and_then(|path| path.to_str().map(str::to_owned));
     let mountpoint = mountpoint.ok_or_else(|| usage(place, "it is no path in UTF-8"))?;
     let socket = socket(options)?;
-    mount(&Remote(SocketTransport::new(&socket, options.answer_wait())), volume, mountpoint)
+    let (volume, write_back) = (volume.clone(), called.write_back);
+    let request = MountCreate { volume, mountpoint, write_back };
+    mount(&Remote(SocketTransport::new(&socket, options.answer_wait())), &request)
 }
 
-fn mount(node: &dyn Administration, volume: &str, mountpoint: String) -> Result<(), AdminError> {
-    let request = MountCreate { volume: volume.to_owned(), mountpoint };
-    let Err(error) = node.fuse_mount(&request) else { return Ok(()) };
-    let is_there = error.code == Code::Conflict
-        && node.mount_list()?.iter().any(|mount| {
-            mount.missing.is_none()
-                && (&mount.volume, &mount.mountpoint) == (&request.volume, &request.mountpoint)
-        });
-    if is_there { Ok(()) } else { Err(error) }
+fn mount(node: &dyn Administration, request: &MountCreate) -> Result<(), AdminError> {
+    match node.fuse_mount(request) {
+        Err(error) if error.code == Code::Conflict => {
+            unless_there(error, request, &node.mount_list()?)
+        }
+        mounted => mounted.map(drop),
+    }
+}
+
+/// What becomes of the error that something is mounted at a place.
+fn unless_there(
+    error: AdminError,
+    request: &MountCreate,
+    mounts: &[MountInfo],
+) -> Result<(), AdminError> {
+    let is_it = |mount: &&MountInfo| {
+        mount.missing.is_none()
+            && (&mount.volume, &mount.mountpoint) == (&request.volume, &request.mountpoint)
+    };
+    match mounts.iter().find(is_it) {
+        Some(mount) if mount.write_back == request.write_back => Ok(()),
+        Some(mount) => {
+            let how = if mount.write_back { "with" } else { "without" };
+            Err(error.because(format!("the volume is mounted there {how} write-back")))
+        }
+        None => Err(error),
+    }
 }
 
 #[cfg(test)]
@@ -197,6 +225,32 @@ mod tests {
         assert_eq!(options.socket.as_deref(), Some(Path::new("/b")));
         assert_eq!(options.answer_wait().as_secs(), 5);
         assert!(parse("home /m -o wait=soon").unwrap().options().is_err());
+    }
+
+    #[test]
+    fn a_mount_that_is_there_is_success_if_it_is_the_same() {
+        let called = parse("home /m -o rw,writeback,nofail").unwrap();
+        assert!(called.write_back && !parse("home /m -o rw").unwrap().write_back);
+        let (volume, mountpoint) = ("home".to_owned(), "/m".to_owned());
+        let there = |write_back, missing: Option<&str>| {
+            let mount = MountInfo {
+                volume: volume.clone(),
+                mountpoint: mountpoint.clone(),
+                write_back,
+                missing: missing.map(str::to_owned),
+            };
+            let request = MountCreate {
+                volume: volume.clone(),
+                mountpoint: mountpoint.clone(),
+                write_back: true,
+            };
+            let error = AdminError::new(Code::Conflict, "cannot mount at", "/m");
+            unless_there(error, &request, &[mount])
+        };
+        assert_eq!(there(true, None), Ok(()));
+        let refused = there(false, None).unwrap_err();
+        assert_eq!(refused.cause, ["the volume is mounted there without write-back"]);
+        assert!(there(true, Some("it was unmounted from outside")).is_err());
     }
 
     #[test]

@@ -5,8 +5,8 @@ use crate::replies::{MountInfo, VolumeInfo};
 use crate::requests::{MountCreate, MountRemove};
 use std::collections::BTreeMap;
 
-/// The volume of each mountpoint.
-pub(super) type Mounts = BTreeMap<String, String>;
+/// By mountpoint.
+pub(super) type Mounts = BTreeMap<String, MountInfo>;
 
 type Volumes = BTreeMap<String, VolumeInfo>;
 
@@ -15,7 +15,7 @@ pub(super) fn mount(
     volumes: &mut Volumes,
     request: &MountCreate,
 ) -> Result<MountInfo, AdminError> {
-    let MountCreate { volume, mountpoint } = request;
+    let MountCreate { volume, mountpoint, write_back } = request;
     if mounts.contains_key(mountpoint) {
         return Err(AdminError::new(Code::Conflict, "cannot mount at", mountpoint)
             .because("something is mounted there"));
@@ -28,8 +28,14 @@ pub(super) fn mount(
             .try_next(format!("stroop volume online {volume}")));
     }
     found.mountpoints.push(mountpoint.clone());
-    mounts.insert(mountpoint.clone(), volume.clone());
-    Ok(info((mountpoint, volume)))
+    let mount = MountInfo {
+        volume: volume.clone(),
+        mountpoint: mountpoint.clone(),
+        write_back: *write_back,
+        missing: None,
+    };
+    mounts.insert(mountpoint.clone(), mount.clone());
+    Ok(mount)
 }
 
 pub(super) fn unmount(
@@ -38,17 +44,13 @@ pub(super) fn unmount(
     request: &MountRemove,
 ) -> Result<MountInfo, AdminError> {
     let mountpoint = &request.mountpoint;
-    let Some(volume) = mounts.remove(mountpoint) else {
+    let Some(mount) = mounts.remove(mountpoint) else {
         return Err(AdminError::new(Code::NotFound, "cannot unmount", mountpoint)
             .because("no volume is mounted there")
             .try_next("stroop mount"));
     };
-    if let Some(found) = volumes.get_mut(&volume) {
+    if let Some(found) = volumes.get_mut(&mount.volume) {
         found.mountpoints.retain(|held| held != mountpoint);
     }
-    Ok(info((mountpoint, &volume)))
-}
-
-pub(super) fn info((mountpoint, volume): (&String, &String)) -> MountInfo {
-    MountInfo { volume: volume.clone(), mountpoint: mountpoint.clone(), missing: None }
+    Ok(mount)
 }

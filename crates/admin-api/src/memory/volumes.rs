@@ -68,8 +68,8 @@ pub(super) fn rename(
         let mut snapshots = all_snapshots.remove(name).unwrap_or_default();
         snapshots.iter_mut().for_each(|snapshot| snapshot.volume.clone_from(new_name));
         all_snapshots.insert(new_name.clone(), snapshots);
-        let mounted = mounts.values_mut().filter(|volume| *volume == name);
-        mounted.for_each(|volume| volume.clone_from(new_name));
+        let mounted = mounts.values_mut().filter(|mount| mount.volume == *name);
+        mounted.for_each(|mount| mount.volume.clone_from(new_name));
     }
     Ok(renamed)
 }

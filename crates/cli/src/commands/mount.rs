@@ -10,14 +10,15 @@ use units::shell_word;
 
 pub(super) fn mount(
     node: &dyn Administration,
-    volume: &str,
-    mountpoint: &Path,
+    (volume, mountpoint): (&str, &Path),
+    write_back: bool,
 ) -> Result<Output, AdminError> {
     let (volume, mountpoint) = (volume.to_owned(), absolute(mountpoint)?);
-    let mount = node.fuse_mount(&MountCreate { volume, mountpoint })?;
+    let mount = node.fuse_mount(&MountCreate { volume, mountpoint, write_back })?;
     let MountInfo { volume, mountpoint, .. } = &mount;
+    let option = if mount.write_back { " with write-back" } else { "" };
     Ok(Output::of(mountpoint, &mount)?
-        .line(format!("{volume}: mounted at {mountpoint}"))
+        .line(format!("{volume}: mounted at {mountpoint}{option}"))
         .next(format!("stroop unmount {}", shell_word(mountpoint))))
 }
 
@@ -33,10 +34,12 @@ pub(super) fn list(node: &dyn Administration) -> Result<Output, AdminError> {
         ("VOLUME", Column::Text),
         ("MOUNTPOINT", Column::Text),
         ("STATE", Column::Text),
+        ("OPTIONS", Column::Text),
     ]);
-    for MountInfo { volume, mountpoint, missing } in &mounts {
+    for MountInfo { volume, mountpoint, write_back, missing } in &mounts {
         let state = missing.as_ref().map_or("mounted", |_| "missing").to_owned();
-        table.row([volume.clone(), mountpoint.clone(), state]);
+        let options = if *write_back { "write-back" } else { "-" }.to_owned();
+        table.row([volume.clone(), mountpoint.clone(), state, options]);
     }
     let mut output = Output::list(&mounts, |mount| mount.mountpoint.clone(), table)?;
     for MountInfo { mountpoint, missing, .. } in &mounts {

@@ -393,6 +393,21 @@ fn every_list_prints_as_table_json_and_names() {
 }
 
 #[test]
+fn a_mount_says_whether_it_writes_back() {
+    let session = with_volume();
+    let line = session.ok("stroop mount home / --write-back");
+    assert!(line.starts_with("home: mounted at / with write-back\n"), "{line}");
+    let row = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let list = session.ok("stroop mount --no-header");
+    assert_eq!(row(&list), ["home", "/", "mounted", "write-back"]);
+    assert_eq!(session.json("stroop mount")["records"][0]["write_back"], true);
+    session.ok("stroop unmount /");
+    session.ok("stroop mount home /");
+    assert_eq!(row(&session.ok("stroop mount --no-header")), ["home", "/", "mounted", "-"]);
+    assert_eq!(session.json("stroop mount")["records"][0]["write_back"], false);
+}
+
+#[test]
 fn volumes_are_synced() {
     let session = with_volume();
     session.ok("stroop volume create work --aggr a1 --size 1G");

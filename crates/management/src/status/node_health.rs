@@ -10,7 +10,8 @@ use units::shell_word;
 
 /// The check of a mount on this machine.
 pub(crate) fn check_mount(mount: &MountInfo) -> Option<HealthCheck> {
-    let MountInfo { volume, mountpoint, missing } = mount;
+    let MountInfo { volume, mountpoint, write_back, missing } = mount;
+    let option = if *write_back { " --write-back" } else { "" };
     missing.as_ref().map(|cause| HealthCheck {
         code: "MOUNT_MISSING".to_owned(),
         severity: Severity::Warning,
@@ -18,7 +19,7 @@ pub(crate) fn check_mount(mount: &MountInfo) -> Option<HealthCheck> {
         now: Vec::new(),
         message: format!("volume '{volume}' is to be mounted here, and is not: {cause}"),
         action: format!(
-            "stroop mount {} {place}; or stroop unmount {place}, which gives the directory back \
+            "stroop mount {} {place}{option}; or stroop unmount {place}, which gives the directory back \
              as it was before",
             shell_word(volume),
             place = shell_word(mountpoint)

@@ -221,13 +221,13 @@ impl Mounts {
         request: &MountCreate,
         attempt: &Attempt,
     ) -> Result<MountInfo, AdminError> {
-        let MountCreate { volume, mountpoint } = request;
+        let MountCreate { volume, mountpoint, write_back } = request;
         let ended = self.held.lock().take_ended();
         drop(ended);
         self.open_up(mountpoint);
         let request_memory = Arc::clone(&self.request_memory);
         let options = MountOptions::new(volume.clone(), mountpoint.clone());
-        let options = MountOptions { request_memory, ..options };
+        let options = MountOptions { request_memory, write_back: *write_back, ..options };
         let prepared = PreparedMount::new(options, Arc::clone(&self.service));
         let mounted = prepared.map_err(|error| refused(request, &error)).and_then(|prepared| {
             let place = prepared.mountpoint().to_str().map(str::to_owned);
@@ -277,6 +277,7 @@ impl Mounts {
             volume: request.volume.clone(),
             identity,
             before: before.as_ref().map_or(found.unwrap_or(unknown), |known| known.before),
+            write_back: request.write_back,
         };
         let add = |record: &mut Record| drop(record.insert(place.clone(), recorded));
         self.change_record(add).map_err(|error| failed(format!("not recorded: {error}")))?;
@@ -301,7 +302,12 @@ impl Mounts {
             );
         }
         drop(changing);
-        Ok(MountInfo { volume: request.volume.clone(), mountpoint: place, missing: None })
+        Ok(MountInfo {
+            volume: request.volume.clone(),
+            mountpoint: place,
+            write_back: request.write_back,
+            missing: None,
+        })
     }
 
     /// Takes a mount that was made.
@@ -432,15 +438,15 @@ impl Mounts {
     pub(super) fn missing_since_start(&self) -> Vec<MountCreate> {
         let held = self.held.lock();
         let request = |mountpoint: &String| {
-            let volume = held.record.get(mountpoint)?.volume.clone();
-            Some(MountCreate { volume, mountpoint: mountpoint.clone() })
+            let Recorded { volume, write_back, .. } = held.record.get(mountpoint)?.clone();
+            Some(MountCreate { volume, mountpoint: mountpoint.clone(), write_back })
         };
         held.failed.keys().filter_map(request).collect()
     }
 
     /// Makes one of them, if that can be done.
     pub(super) fn bring_one_back(&self, request: MountCreate) {
-        let MountCreate { volume, mountpoint } = &request;
+        let MountCreate { volume, mountpoint, .. } = &request;
         let expected = self.held.lock().record.get(mountpoint).and_then(|known| known.identity);
         let detached = match self.identity_of(volume) {
             None => Err(format!("volume '{volume}' is not in service")),
@@ -506,6 +512,7 @@ impl Mounts {
                     .try_next("stroop mount"));
             }
         };
+        let write_back = recorded.as_ref().is_some_and(|recorded| recorded.write_back);
         let stopped = mounted.map_or(Ok(()), |mounted| mounted.mount.stop());
         stopped.map_err(|failure| error(Code::Failed).because(failure.to_string()))?;
         let unsealed = recorded.map_or(Ok(()), |Recorded { before, .. }| {
@@ -532,7 +539,7 @@ impl Mounts {
         })?;
         self.held.lock().failed.remove(place);
         drop(changing);
-        Ok(MountInfo { volume, mountpoint: place.clone(), missing: None })
+        Ok(MountInfo { volume, mountpoint: place.clone(), write_back, missing: None })
     }
 
     /// What is wrong with the record, and what follows of it.
@@ -582,6 +589,7 @@ impl Mounts {
                 // A new name that could not be recorded is the volume's name all the same.
                 volume: mounted.map_or(&recorded.volume, |mounted| &mounted.volume).clone(),
                 mountpoint: place.clone(),
+                write_back: recorded.write_back,
                 missing: missing.map(str::to_owned),
             }
         };
@@ -640,7 +648,7 @@ pub(super) fn unseal(place: &str, before: Before) -> Result<(), UnsealError> {
 }
 
 fn refused(request: &MountCreate, error: &MountError) -> AdminError {
-    let MountCreate { volume, mountpoint } = request;
+    let MountCreate { volume, mountpoint, .. } = request;
     let refused = |code, message: &str, object: &str| {
         AdminError::new(code, message, object).because(error.to_string())
     };

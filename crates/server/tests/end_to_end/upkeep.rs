@@ -55,7 +55,7 @@ fn regression_a_mountpoint_that_hangs_holds_up_nobody() {
             let socket = place.path("state/admin.sock");
             let node = Remote(SocketTransport::new(&socket, WAIT));
             let (volume, mountpoint) = ("home".to_owned(), format!("{at}/within"));
-            node.fuse_mount(&MountCreate { volume, mountpoint })
+            node.fuse_mount(&MountCreate { volume, mountpoint, write_back: false })
         });
         // It takes its turn, as changes do; the other is on its way by then.
         let listed: Vec<bool> = (0..20)

@@ -83,6 +83,13 @@ fn add_rule(rules: &mut Vec<ExportRule>, rule: ExportRule, at: Option<usize>) ->
     Ok(())
 }
 
+/// A mount on the node's own machine.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct ExpectedMount {
+    pub(super) volume: String,
+    pub(super) write_back: bool,
+}
+
 /// The rules that clients are let in by, by volume.
 pub(super) type Rules = BTreeMap<String, Vec<ExportRule>>;
 
@@ -98,8 +105,8 @@ pub(super) struct Expected {
     /// What was set; none if nobody said.
     pub(super) area_cleaning: Option<bool>,
     pub(super) volumes: BTreeMap<String, ExpectedVolume>,
-    /// Volumes by mountpoint; they end with the process.
-    pub(super) mounts: BTreeMap<String, String>,
+    /// By mountpoint; they end with the process.
+    pub(super) mounts: BTreeMap<String, ExpectedMount>,
 }
 
 impl Expected {
@@ -179,7 +186,7 @@ impl Expected {
             Request::VolumeRename(wanted) => self.rename(wanted)?,
             Request::VolumeDelete(wanted) => {
                 self.volume(&wanted.name)?;
-                if self.mounts.values().any(|volume| *volume == wanted.name) {
+                if self.mounts.values().any(|mount| mount.volume == wanted.name) {
                     return Err(Code::Conflict);
                 }
                 self.volumes.remove(&wanted.name);
@@ -216,7 +223,9 @@ impl Expected {
                 if is_offline || self.mounts.contains_key(&wanted.mountpoint) {
                     return Err(Code::Conflict);
                 }
-                self.mounts.insert(wanted.mountpoint.clone(), wanted.volume.clone());
+                let (volume, write_back) = (wanted.volume.clone(), wanted.write_back);
+                let mount = ExpectedMount { volume, write_back };
+                self.mounts.insert(wanted.mountpoint.clone(), mount);
             }
             Request::FuseUnmount(wanted) => {
                 self.mounts.remove(&wanted.mountpoint).ok_or(Code::NotFound)?;
@@ -239,7 +248,7 @@ impl Expected {
     }
 
     fn set_offline(&mut self, name: &str, is_offline: bool) -> Result<(), Code> {
-        let is_mounted = self.mounts.values().any(|volume| volume == name);
+        let is_mounted = self.mounts.values().any(|mount| mount.volume == name);
         let volume = self.volume(name)?;
         if volume.is_offline == is_offline || is_mounted && is_offline {
             return Err(Code::Conflict);
@@ -258,8 +267,8 @@ impl Expected {
         }
         let Some(volume) = self.volumes.remove(&wanted.name) else { return Err(Code::NotFound) };
         self.volumes.insert(wanted.new_name.clone(), volume);
-        let mounted = self.mounts.values_mut().filter(|volume| **volume == wanted.name);
-        mounted.for_each(|volume| volume.clone_from(&wanted.new_name));
+        let mounted = self.mounts.values_mut().filter(|mount| mount.volume == wanted.name);
+        mounted.for_each(|mount| mount.volume.clone_from(&wanted.new_name));
         Ok(())
     }
 

@@ -119,7 +119,7 @@ impl JournalPlaces for Journals {
 struct Told {
     exports: BTreeMap<String, (VolumeUuid, Vec<ExportRule>)>,
     away: BTreeSet<AggregateUuid>,
-    mounts: BTreeMap<String, String>,
+    mounts: BTreeMap<String, MountInfo>,
 }
 
 /// Front ends that remember what they were told.
@@ -166,38 +166,31 @@ impl FrontEnds for Clients {
     }
 
     fn mount(&self, request: &MountCreate) -> Result<MountInfo, AdminError> {
-        let MountCreate { volume, mountpoint } = request.clone();
+        let MountCreate { volume, mountpoint, write_back } = request.clone();
         let mut told = self.0.lock();
         if told.mounts.contains_key(&mountpoint) {
             return Err(AdminError::new(Code::Conflict, "cannot mount at", mountpoint));
         }
-        told.mounts.insert(mountpoint.clone(), volume.clone());
-        Ok(MountInfo { volume, mountpoint, missing: None })
+        let mount = MountInfo { volume, mountpoint: mountpoint.clone(), write_back, missing: None };
+        told.mounts.insert(mountpoint, mount.clone());
+        Ok(mount)
     }
 
     fn unmount(&self, request: &MountRemove) -> Result<MountInfo, AdminError> {
-        let mountpoint = request.mountpoint.clone();
-        let volume = self.0.lock().mounts.remove(&mountpoint);
-        let missing = || AdminError::new(Code::NotFound, "cannot unmount", &mountpoint);
-        let volume = volume.ok_or_else(missing)?;
-        Ok(MountInfo { volume, mountpoint, missing: None })
+        let mountpoint = &request.mountpoint;
+        let mount = self.0.lock().mounts.remove(mountpoint);
+        mount.ok_or_else(|| AdminError::new(Code::NotFound, "cannot unmount", mountpoint))
     }
 
     fn rename_mounts(&self, volume: &str, new_name: &str) -> io::Result<()> {
         let mut told = self.0.lock();
-        let mounted = told.mounts.values_mut().filter(|of| *of == volume);
-        mounted.for_each(|of| of.replace_range(.., new_name));
+        let mounted = told.mounts.values_mut().filter(|mount| mount.volume == volume);
+        mounted.for_each(|mount| new_name.clone_into(&mut mount.volume));
         Ok(())
     }
 
     fn mounts(&self) -> Vec<MountInfo> {
-        let told = self.0.lock();
-        let info = |(mountpoint, volume): (&String, &String)| MountInfo {
-            volume: volume.clone(),
-            mountpoint: mountpoint.clone(),
-            missing: None,
-        };
-        told.mounts.iter().map(info).collect()
+        self.0.lock().mounts.values().cloned().collect()
     }
 
     fn listeners(&self) -> Vec<Listener> {

@@ -80,7 +80,8 @@ impl Typist<'_> {
             72..78 => self.export_remove(),
             78..82 => {
                 let (volume, mountpoint) = (self.volume(), self.any(&MOUNTPOINTS));
-                Request::FuseMount(MountCreate { volume, mountpoint })
+                let write_back = self.choices.chance(25);
+                Request::FuseMount(MountCreate { volume, mountpoint, write_back })
             }
             82..86 => Request::FuseUnmount(MountRemove { mountpoint: self.any(&MOUNTPOINTS) }),
             86..89 => {

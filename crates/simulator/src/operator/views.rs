@@ -99,7 +99,7 @@ fn check_volume(expected: &Expected, volume: &ExpectedVolume, info: &VolumeInfo)
     same(&format!("tiering of {name}"), &(volume.policy, volume.days()), &tiering)?;
     same(&format!("reallocation of {name}"), &volume.reallocate, &info.reallocate)?;
     same(&format!("snapshots of {name}"), &(volume.snapshots.len() as u64), &info.snapshots)?;
-    let mounts = expected.mounts.iter().filter(|(_, of)| *of == name);
+    let mounts = expected.mounts.iter().filter(|(_, mount)| mount.volume == *name);
     let mounts: Vec<String> = mounts.map(|(mountpoint, _)| mountpoint.clone()).collect();
     same(&format!("mounts of {name}"), &mounts, &info.mountpoints)?;
     if info.available_bytes > info.size_bytes {
@@ -131,9 +131,11 @@ fn check_exports(expected: &Expected, shown: &VolumeExports) -> Checked {
 }
 
 fn check_mounts(expected: &Expected, list: &[MountInfo]) -> Checked {
-    let mounts: Vec<(&String, &String)> = expected.mounts.iter().collect();
-    let shown: Vec<(&String, &String)> =
-        list.iter().map(|info| (&info.mountpoint, &info.volume)).collect();
+    let mounts = expected.mounts.iter();
+    let mounts: Vec<(&String, &String, bool)> =
+        mounts.map(|(mountpoint, mount)| (mountpoint, &mount.volume, mount.write_back)).collect();
+    let shown: Vec<(&String, &String, bool)> =
+        list.iter().map(|info| (&info.mountpoint, &info.volume, info.write_back)).collect();
     same("mounts", &mounts, &shown)
 }
 

@@ -60,7 +60,7 @@ impl Place {
     }
 
     fn request(&self, volume: &str) -> MountCreate {
-        MountCreate { volume: volume.to_owned(), mountpoint: self.mountpoint() }
+        MountCreate { volume: volume.to_owned(), mountpoint: self.mountpoint(), write_back: false }
     }
 
     fn end(&self) -> MountRemove {
@@ -113,6 +113,27 @@ fn a_mount_is_listed_until_it_is_ended() {
     mounts.mount(&place.request("home")).unwrap();
     assert_eq!(fs::read(place.at("mnt/file")).unwrap(), b"text");
     mounts.unmount(&place.end()).unwrap();
+    mounts.stop_all();
+}
+
+/// Without it the next start would have mounted another way than was asked for.
+#[test]
+fn a_mount_that_writes_back_does_so_after_a_start() {
+    let Some(place) = Place::with_fuse() else { return };
+    let mounts = place.mounts();
+    let request = MountCreate { write_back: true, ..place.request("home") };
+    assert!(mounts.mount(&request).unwrap().write_back);
+    let again = mounts.mount(&place.request("home")).unwrap_err();
+    assert_eq!(again.code, Code::Conflict, "{again}");
+    assert!(mounts.list()[0].write_back, "as it was");
+    mounts.stop_all();
+    drop(mounts);
+    let mounts = place.mounts();
+    mounts.bring_back();
+    let list = mounts.list();
+    assert_eq!((list[0].write_back, list[0].missing.as_deref()), (true, None));
+    fs::write(place.at("mnt/file"), "text").unwrap();
+    assert!(mounts.unmount(&place.end()).unwrap().write_back);
     mounts.stop_all();
 }
 

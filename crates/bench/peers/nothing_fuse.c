@@ -6,7 +6,10 @@
 // attributes, two threads with a descriptor each), so that what differs is what is done and not how
 // the kernel asks for it. Nothing of our code is in it.
 //
-// usage: nothing-fuse MOUNTPOINT BYTES, as root; ends when it is unmounted, and unmounts at SIGTERM.
+// With "write-back" the kernel keeps writes in its page cache first, as it does for ours then.
+//
+// usage: nothing-fuse MOUNTPOINT BYTES [write-back], as root; ends when it is unmounted, and
+// unmounts at SIGTERM.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -27,6 +30,7 @@ enum { DATA = 2, TRANSFER_BYTES_MAX = 1 << 20, REQUEST_BYTES_MAX = TRANSFER_BYTE
 static char data[TRANSFER_BYTES_MAX];
 static uint64_t size_bytes;
 static const char *mountpoint;
+static uint32_t cache_flags;
 
 static void answer(int device, uint64_t unique, int error, const void *body, size_t length)
 {
@@ -49,7 +53,7 @@ static struct fuse_attr attributes(uint64_t node)
 static void on_init(int device, uint64_t unique, const struct fuse_init_in *offer)
 {
     uint32_t wanted = FUSE_ASYNC_READ | FUSE_BIG_WRITES | FUSE_MAX_PAGES | FUSE_ASYNC_DIO
-        | FUSE_PARALLEL_DIROPS | FUSE_AUTO_INVAL_DATA;
+        | FUSE_PARALLEL_DIROPS | FUSE_AUTO_INVAL_DATA | cache_flags;
     struct fuse_init_out agreed = {
         .major = FUSE_KERNEL_VERSION,
         .minor = offer->minor < FUSE_KERNEL_MINOR_VERSION ? offer->minor : FUSE_KERNEL_MINOR_VERSION,
@@ -134,12 +138,13 @@ int main(int count, char **words)
     pthread_t threads[THREADS];
     char options[128];
     int device = open("/dev/fuse", O_RDWR | O_CLOEXEC);
-    if (count != 3) {
-        fprintf(stderr, "usage: nothing-fuse MOUNTPOINT BYTES\n");
+    if (count != 3 && (count != 4 || strcmp(words[3], "write-back") != 0)) {
+        fprintf(stderr, "usage: nothing-fuse MOUNTPOINT BYTES [write-back]\n");
         return 2;
     }
     mountpoint = words[1];
     size_bytes = strtoull(words[2], NULL, 10);
+    cache_flags = count == 4 ? FUSE_WRITEBACK_CACHE : 0;
     snprintf(options, sizeof options, "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", device);
     if (device < 0 || mount("nothing", mountpoint, "fuse.nothing", MS_NOSUID | MS_NODEV, options) != 0) {
         perror("nothing-fuse: mount");

@@ -13,7 +13,7 @@ use crate::machine::Machine;
 use crate::node::BenchError;
 use crate::process::{NodeBench, NodeProcess, NodeShape, Process, VOLUME, wait_until};
 use crate::summary::{Beside, Report, Role, Row, Series};
-use files::{CASES, Case};
+use files::{CASES, Cache, Case};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -28,24 +28,33 @@ struct Side {
     /// None for ours.
     role: Option<Role>,
     path: PathBuf,
+    /// The same file where the kernel may keep writes.
+    write_back: PathBuf,
 }
 
-/// A mount of ours.
+impl Side {
+    fn path(&self, case: Case) -> &Path {
+        if case.cache == Cache::WriteBack { &self.write_back } else { &self.path }
+    }
+}
+
+/// Mounts of ours: of one volume, with writes through and with writes back.
 struct Mounted {
     node: NodeProcess,
-    mountpoint: Mountpoint,
+    through: Mountpoint,
+    back: Mountpoint,
 }
 
-impl Mounted {
-    fn place(&self) -> String {
-        self.mountpoint.path().display().to_string()
-    }
+fn place(mountpoint: &Mountpoint) -> String {
+    mountpoint.path().display().to_string()
 }
 
 impl Drop for Mounted {
     fn drop(&mut self) {
         // The node ends all mounts when it stops.
-        let _ = self.node.command(&["unmount", &self.place()]);
+        for mountpoint in [&self.back, &self.through] {
+            let _ = self.node.command(&["unmount", &place(mountpoint)]);
+        }
     }
 }
 
@@ -59,12 +68,13 @@ pub fn fuse(bench: &NodeBench, progress: &mut dyn FnMut(&str)) -> Result<Report,
     let mut notes = Vec::new();
     progress("mounting");
     let mounted = mount(bench)?;
-    let ours = mounted.mountpoint.path().join("data");
-    let mut sides = vec![Side { name: "stroop", role: None, path: ours }];
+    let ours = |mountpoint: &Mountpoint| mountpoint.path().join("data");
+    let (path, write_back) = (ours(&mounted.through), ours(&mounted.back));
+    let mut sides = vec![Side { name: "stroop", role: None, path, write_back }];
     let nothing = match nothing(bench) {
-        Ok((process, path)) => {
-            sides.push(Side { name: "nothing", role: Some(Role::Limit), path });
-            Some(process)
+        Ok((processes, [path, write_back])) => {
+            sides.push(Side { name: "nothing", role: Some(Role::Limit), path, write_back });
+            Some(processes)
         }
         Err(error) => {
             notes.push(format!("the FUSE file system that does nothing is left out: {error}"));
@@ -76,7 +86,8 @@ pub fn fuse(bench: &NodeBench, progress: &mut dyn FnMut(&str)) -> Result<Report,
     for (name, directory) in local.into_iter().filter(|(_, directory)| directory.is_dir()) {
         let path = directory.join(format!("stroop-bench-data-{}", std::process::id()));
         removed.push(Leftover::at(path.clone()));
-        sides.push(Side { name, role: Some(Role::Orientation), path });
+        let write_back = path.clone();
+        sides.push(Side { name, role: Some(Role::Orientation), path, write_back });
     }
     for side in &sides {
         progress(&format!("preparing {}", side.name));
@@ -104,8 +115,11 @@ fn selected(bench: &NodeBench) -> Result<Vec<Case>, BenchError> {
 
 fn mount(bench: &NodeBench) -> Result<Mounted, BenchError> {
     let node = NodeProcess::start(bench, NodeShape::default())?;
-    let mounted = Mounted { node, mountpoint: Mountpoint::at(directory(bench, "mnt")?) };
-    mounted.node.command(&["mount", VOLUME, &mounted.place()])?;
+    let (through, back) = (directory(bench, "mnt")?, directory(bench, "mnt-write-back")?);
+    let (through, back) = (Mountpoint::at(through), Mountpoint::at(back));
+    let mounted = Mounted { node, through, back };
+    mounted.node.command(&["mount", VOLUME, &place(&mounted.through)])?;
+    mounted.node.command(&["mount", VOLUME, &place(&mounted.back), "--write-back"])?;
     Ok(mounted)
 }
 
@@ -116,8 +130,9 @@ fn directory(bench: &NodeBench, name: &str) -> Result<PathBuf, BenchError> {
     std::fs::canonicalize(&path).map_err(|error| BenchError::System { what, error })
 }
 
-/// Compiles and mounts the one that does nothing; where its file is.
-fn nothing(bench: &NodeBench) -> Result<(Process, PathBuf), BenchError> {
+/// Compiles the one that does nothing, and mounts it with writes through and with writes back;
+/// where its files are.
+fn nothing(bench: &NodeBench) -> Result<([Process; 2], [PathBuf; 2]), BenchError> {
     let what = "the compiler (cc)";
     let system = |error| BenchError::System { what, error };
     let (source, program) = (bench.directory.join("nothing.c"), bench.directory.join("nothing"));
@@ -132,13 +147,18 @@ fn nothing(bench: &NodeBench) -> Result<(Process, PathBuf), BenchError> {
         let why = said.lines().next().unwrap_or_default().to_owned();
         return Err(BenchError::Server { what, why });
     }
-    let mountpoint = directory(bench, "nothing-mnt")?;
-    let data = mountpoint.join("data");
-    let mut command = Command::new(&program);
-    command.arg(&mountpoint).arg(bench.file.0.to_string());
-    let mut process = Process::start(command.stdin(Stdio::null()).stderr(Stdio::null()), true)?;
-    wait_until("the FUSE file system that does nothing", &mut process, || data.exists())?;
-    Ok((process, data))
+    let mount = |name, option: Option<&str>| {
+        let mountpoint = directory(bench, name)?;
+        let data = mountpoint.join("data");
+        let mut command = Command::new(&program);
+        command.arg(&mountpoint).arg(bench.file.0.to_string()).args(option);
+        let mut process = Process::start(command.stdin(Stdio::null()).stderr(Stdio::null()), true)?;
+        wait_until("the FUSE file system that does nothing", &mut process, || data.exists())?;
+        Ok::<_, BenchError>((process, data))
+    };
+    let (through, path) = mount("nothing-mnt", None)?;
+    let (back, write_back) = mount("nothing-mnt-write-back", Some("write-back"))?;
+    Ok(([through, back], [path, write_back]))
 }
 
 fn measure(
@@ -155,7 +175,7 @@ fn measure(
         for round in 1..=bench.rounds {
             progress(&format!("{load}: round {round} of {}", bench.rounds));
             for (side, series) in sides.iter().zip(&mut series) {
-                match case.run(&side.path, bench.file.0, bench.round_nanoseconds) {
+                match case.run(side.path(*case), bench.file.0, bench.round_nanoseconds) {
                     Ok((rate, latencies)) => {
                         series.rounds.push(rate);
                         series.latencies.add(&latencies);

@@ -4,10 +4,10 @@
 //! so what is still in here when the last event loop ends must be released then, or unlinked
 //! files would be held for ever.
 //!
-//! What was written to a file since it was opened, and may be in memory only, is counted: it is made
-//! durable soon after the close ([`crate::unsettled`]). An FSYNC makes durable what was written
-//! before it. The count is the file's: the kernel writes back through any descriptor that is open
-//! for writing, so what a program wrote may come through another program's.
+//! What was written to a file since it was opened, and may be in memory only, is counted: it is
+//! made durable soon after the close ([`crate::unsettled`]). An FSYNC makes durable what was
+//! written before it. The count is the file's: the kernel writes back through any descriptor that
+//! is open for writing, so what a program wrote may come through another program's.
 //!
 //! Invariants: a number names one open file and is never used again; each hold is handed out for
 //! release once; the close of each descriptor that is open for writing tells what is not durable

@@ -209,7 +209,8 @@ fn the_kernel_says_where_a_file_ends_if_it_writes_back() {
     let (file, through) = kernel.create(b"a", flags, 0o600).unwrap();
     let seek = abi::SeekIn { whence: 4, ..abi::SeekIn::default() };
     let seek = || kernel.ask(opcode::LSEEK, file.node, &[seek.as_bytes()]);
-    assert!(seek().is_ok() && through.open_flags & abi::FOPEN_DIRECT_IO != 0);
+    assert_eq!(seek(), Err(FsError::NoSuchOffset.errno()), "it is empty");
+    assert_ne!(through.open_flags & abi::FOPEN_DIRECT_IO, 0);
     kernel.server.as_ref().unwrap().agree(abi::init::WRITEBACK_CACHE);
     assert_eq!(seek(), Err(38));
     let body = kernel.ask(opcode::OPEN, file.node, &[&flags.to_le_bytes(), &[0; 4]]).unwrap();

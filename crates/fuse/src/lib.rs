@@ -242,6 +242,9 @@ impl FuseMount {
         let number = kernel_mount::connection_number(&self.mountpoint);
         if let Some(number) = number {
             kernel_mount::set_read_ahead(number, transfer_bytes);
+            if options.write_back {
+                kernel_mount::set_dirty_share(number);
+            }
         }
         let unsettled = server.unsettled();
         let same = Arc::clone(&unsettled);

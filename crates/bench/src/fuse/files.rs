@@ -1,8 +1,8 @@
 //! Loads on a file through the kernel, as a program makes them.
 //!
 //! Invariants: a thread has one call under way; buffers are aligned as `O_DIRECT` wants it; a round
-//! is timed from the first call to the end of the last thread, and of writes that the kernel may
-//! keep ("write-back") to the end of an fdatasync: else only memory would be timed.
+//! is timed from the first call to the end of the last thread, or to the end of an fdatasync after
+//! it ("+fsync"): without that, writes that a file system keeps in the page cache time memory.
 
 use crate::latency::Latencies;
 use crate::numbers::Numbers;
@@ -37,6 +37,15 @@ pub(super) enum Cache {
     Buffered,
     /// It is asked first, and a FUSE mount writes from it later.
     WriteBack,
+    /// The same, with an fdatasync at the end.
+    WriteBackSynced,
+}
+
+impl Cache {
+    /// Whether a FUSE mount may keep writes.
+    pub const fn is_write_back(self) -> bool {
+        matches!(self, Self::WriteBack | Self::WriteBackSynced)
+    }
 }
 
 /// A load.
@@ -54,7 +63,7 @@ const fn case(direction: Direction, random: bool, cache: Cache, threads: usize) 
 }
 
 /// All of them, in the order they are run.
-pub(super) const CASES: [Case; 15] = [
+pub(super) const CASES: [Case; 17] = [
     case(Direction::Read, true, Cache::Direct, 1),
     case(Direction::Read, true, Cache::Direct, 8),
     case(Direction::Write, true, Cache::Direct, 1),
@@ -70,6 +79,8 @@ pub(super) const CASES: [Case; 15] = [
     case(Direction::Write, true, Cache::WriteBack, 1),
     case(Direction::Write, true, Cache::WriteBack, 8),
     case(Direction::Write, false, Cache::WriteBack, 1),
+    case(Direction::Write, true, Cache::WriteBackSynced, 1),
+    case(Direction::Write, false, Cache::WriteBackSynced, 1),
 ];
 
 /// One thread's work.
@@ -92,6 +103,7 @@ impl Case {
             Cache::Direct => "direct",
             Cache::Buffered => "buffered",
             Cache::WriteBack => "write-back",
+            Cache::WriteBackSynced => "write-back+fsync",
         };
         format!("{direction} {size} {cache} t{}", self.threads)
     }
@@ -145,8 +157,8 @@ impl Case {
             // So that the next load does not pay for it.
             file.sync_data()?;
         }
-        let is_later = self.cache == Cache::WriteBack;
-        let ended = if is_later { clock.monotonic_nanoseconds() } else { ended };
+        let is_synced = self.cache == Cache::WriteBackSynced;
+        let ended = if is_synced { clock.monotonic_nanoseconds() } else { ended };
         let seconds = (ended - begin) as f64 / 1e9;
         let scale = if self.random { 1.0 } else { LARGE_BYTES as f64 };
         Ok((latencies.total() as f64 * scale / seconds, latencies))

@@ -13,7 +13,7 @@ use crate::machine::Machine;
 use crate::node::BenchError;
 use crate::process::{NodeBench, NodeProcess, NodeShape, Process, VOLUME, wait_until};
 use crate::summary::{Beside, Report, Role, Row, Series};
-use files::{CASES, Cache, Case};
+use files::{CASES, Case};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -34,7 +34,7 @@ struct Side {
 
 impl Side {
     fn path(&self, case: Case) -> &Path {
-        if case.cache == Cache::WriteBack { &self.write_back } else { &self.path }
+        if case.cache.is_write_back() { &self.write_back } else { &self.path }
     }
 }
 

@@ -108,7 +108,16 @@ impl Drop for IoEngine {
 
 fn start_rings() -> io::Result<Backend> {
     let count = thread::parallelism().min(RINGS_COUNT_MAX);
-    let rings = (0..count).map(UringQueue::start).collect::<io::Result<_>>()?;
+    let mut rings: Vec<Arc<UringQueue>> = Vec::new();
+    for index in 0..count {
+        match UringQueue::start(index) {
+            Ok(ring) => rings.push(ring),
+            Err(error) => {
+                rings.iter().for_each(|ring| ring.stop());
+                return Err(error);
+            }
+        }
+    }
     Ok(Backend::Rings { rings, next: AtomicUsize::new(0) })
 }
 

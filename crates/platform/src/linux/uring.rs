@@ -1,13 +1,13 @@
 //! A ring of io_uring and the thread that drives it.
 //!
 //! The thread sleeps in the kernel until a request completes or its event counter is written.
-//! Submitters write the counter only while it sleeps. Nobody reads the counter: each write wakes
-//! the poll. The kernel ends requests when the thread asks for them, where it can (Linux 6.1 on),
-//! and not by interrupting it.
+//! Submitters write the counter only while it sleeps. From Linux 6.1 on the kernel ends requests
+//! when the thread asks, and not by interrupting it; each write of the counter wakes its poll then,
+//! and nobody reads it.
 //!
 //! Invariants: at most [`RING_ENTRIES`] - 1 transfers are in the kernel, one entry is for the
-//! counter's poll; a transfer is not touched while the kernel has it; only the thread asks the
-//! ring.
+//! counter's poll; a transfer is not touched while the kernel has it; only the thread submits to
+//! the ring and reaps it.
 
 use crate::DiskError;
 use crate::linux::engine::AbortOnPanic;
@@ -21,6 +21,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 
 /// Requests in the kernel at a time: keeps an SSD busy, and beyond it waiting costs no more here
 /// than there.
@@ -43,22 +44,24 @@ pub(super) struct UringQueue {
 }
 
 impl UringQueue {
-    /// Sets up a ring and starts its thread.
+    /// Starts a thread, which sets up its ring.
     pub(super) fn start(index: usize) -> io::Result<Arc<Self>> {
-        let (ring, is_disabled) = new_ring()?;
         let counter = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let queue = Arc::new(Self { waiting: Mutex::new(Waiting::default()), counter });
-        let driver = Driver {
-            ring,
-            is_disabled,
-            queue: Arc::clone(&queue),
-            slots: std::iter::repeat_with(|| None).take(TRANSFERS_MAX).collect(),
-            free: (0..TRANSFERS_MAX).rev().collect(),
-            ready: VecDeque::new(),
-            poll_armed: false,
+        let (same, (sender, receiver)) = (Arc::clone(&queue), channel());
+        let body = move || {
+            let _guard = AbortOnPanic;
+            match Driver::new(same) {
+                Ok(driver) => {
+                    let _told = sender.send(Ok(()));
+                    driver.run();
+                }
+                Err(error) => drop(sender.send(Err(error))),
+            }
         };
-        thread::spawn(&format!("io-ring-{index}"), move || driver.run())?;
-        Ok(queue)
+        thread::spawn(&format!("io-ring-{index}"), body)?;
+        let started = receiver.recv().map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe));
+        started.flatten().map(|()| queue)
     }
 
     pub(super) fn submit(&self, transfer: Transfer) {
@@ -87,8 +90,8 @@ impl UringQueue {
 
 struct Driver {
     ring: IoUring,
-    /// Until the thread has enabled it.
-    is_disabled: bool,
+    /// Whether its counter's poll goes on after a wake-up. The counter is not read then.
+    polls_on: bool,
     queue: Arc<UringQueue>,
     slots: Vec<Option<Transfer>>,
     free: Vec<usize>,
@@ -97,12 +100,20 @@ struct Driver {
 }
 
 impl Driver {
+    fn new(queue: Arc<UringQueue>) -> io::Result<Self> {
+        let (ring, polls_on) = new_ring()?;
+        Ok(Self {
+            ring,
+            polls_on,
+            queue,
+            slots: std::iter::repeat_with(|| None).take(TRANSFERS_MAX).collect(),
+            free: (0..TRANSFERS_MAX).rev().collect(),
+            ready: VecDeque::new(),
+            poll_armed: false,
+        })
+    }
+
     fn run(mut self) {
-        let _guard = AbortOnPanic;
-        if std::mem::take(&mut self.is_disabled) {
-            let enabled = self.ring.submitter().register_enable_rings();
-            assert!(enabled.is_ok(), "the ring begins with the thread that asks it: {enabled:?}");
-        }
         let mut ended: Vec<(Transfer, Result<(), DiskError>)> = Vec::new();
         loop {
             let stopping = self.take_waiting();
@@ -147,7 +158,7 @@ impl Driver {
             return;
         }
         let descriptor = types::Fd(self.queue.counter.as_raw_fd());
-        let poll = opcode::PollAdd::new(descriptor, libc::POLLIN as u32).multi(true);
+        let poll = opcode::PollAdd::new(descriptor, libc::POLLIN as u32).multi(self.polls_on);
         self.push(&poll.build().user_data(WAKE));
         self.poll_armed = true;
     }
@@ -180,7 +191,13 @@ impl Driver {
         while let Some(entry) = self.ring.completion().next() {
             let (token, result) = (entry.user_data(), entry.result());
             if token == WAKE {
+                assert!(result >= 0, "the counter cannot be polled: {result}");
                 self.poll_armed = cqueue::more(entry.flags());
+                if !self.polls_on {
+                    let mut value = [0; 8];
+                    // Resets the counter. Would-block means that it was reset already.
+                    let _reset = rustix::io::read(&self.queue.counter, &mut value);
+                }
                 continue;
             }
             let slot = token as usize;
@@ -199,12 +216,14 @@ impl Driver {
     }
 }
 
-/// A ring, and whether the thread that will ask it has to enable it.
+/// A ring for the thread that asks for it, and whether polls may go on after an event: the kernel
+/// that knows how to wait with what has ended knows that, too.
 fn new_ring() -> io::Result<(IoUring, bool)> {
     let deferring = IoUring::builder()
-        .setup_r_disabled()
         .setup_single_issuer()
         .setup_defer_taskrun()
+        // What has ended is seen by a call that does not wait, too.
+        .setup_taskrun_flag()
         .build(RING_ENTRIES);
     match deferring {
         // The kernel does not know how.

@@ -4,12 +4,14 @@
 //! the requests that were read from one in a list of its own: loops do not contend for it. A reply
 //! goes to the descriptor that its request was read from.
 
+use crate::abi::{InvalidateInodeOut, NOTIFY_INVALIDATE_INODE, OutHeader};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::ioctl;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, OwnedFd};
+use zerocopy::IntoBytes as _;
 
 /// `_IOR(229, 0, uint32_t)`: makes a newly opened descriptor another one of a mount.
 const CLONE: ioctl::Opcode = ioctl::opcode::read::<u32>(229, 0);
@@ -71,6 +73,24 @@ impl Device {
             Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => Ok(Received::Nothing),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Has the kernel ask for a file's attributes when it needs them next.
+    pub(crate) fn forget_attributes(&self, node: u64) {
+        self.invalidate(InvalidateInodeOut { node, offset: -1, length: 0 });
+    }
+
+    /// Has the kernel forget a file's pages, and write those that are dirty first: waits until that
+    /// is answered, so an event loop cannot call it.
+    pub(crate) fn forget_content(&self, node: u64) {
+        self.invalidate(InvalidateInodeOut { node, offset: 0, length: 0 });
+    }
+
+    fn invalidate(&self, body: InvalidateInodeOut) {
+        let length = (size_of::<OutHeader>() + size_of::<InvalidateInodeOut>()) as u32;
+        let header = OutHeader { length, error: NOTIFY_INVALIDATE_INODE, unique: 0 };
+        // A kernel that does not know the file has nothing to forget.
+        self.send(&[IoSlice::new(header.as_bytes()), IoSlice::new(body.as_bytes())]);
     }
 
     /// Sends a reply, whole. False if nobody waits for it any more.

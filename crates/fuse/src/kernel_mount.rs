@@ -6,6 +6,7 @@
 
 use crate::connection::Connection;
 use crate::device::Device;
+use crate::unsent::Unsent;
 use crate::{MountError, MountOptions};
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -277,21 +278,28 @@ fn receive_descriptor(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
 }
 
 /// Unmounts; true if the connection is at its end, false if programs keep it alive.
-pub(crate) fn unmount(path: &Path, connection: Option<&Connection>) -> io::Result<bool> {
-    // What shared mappings hold must reach the service before the connection is cut: programs may
-    // be in the mount, or in copies of it in other namespaces.
+pub(crate) fn unmount(
+    path: &Path,
+    connection: Option<&Connection>,
+    unsent: &Unsent,
+) -> io::Result<bool> {
+    // Large requests for most of what is dirty. It need not work: see `unsent`.
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     if let Ok(root) = rustix::fs::open(path, flags, Mode::empty()) {
         let _best_effort = rustix::fs::syncfs(&root);
     }
     match rustix::mount::unmount(path, UnmountFlags::NOFOLLOW) {
         // Nobody was in it. The kernel has ended the connection, unless there are copies.
-        Ok(()) => return Ok(connection.is_none_or(Connection::cut)),
+        Ok(()) => {
+            unsent.send();
+            return Ok(connection.is_none_or(Connection::cut));
+        }
         Err(rustix::io::Errno::BUSY) => {}
         Err(rustix::io::Errno::PERM) => return unmount_by_helper(path),
         Err(error) => return Err(error.into()),
     }
     detach(path)?;
+    unsent.send();
     Ok(connection.is_some_and(Connection::cut))
 }
 

@@ -51,6 +51,7 @@ mod server;
 mod session;
 #[cfg(test)]
 mod tests;
+mod unsent;
 mod unsettled;
 
 use connection::Connection;
@@ -66,6 +67,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use unsent::Unsent;
 use unsettled::Unsettled;
 
 pub use kernel_mount::{detach_dead, mounted_type};
@@ -170,8 +172,8 @@ impl PreparedMount {
             let _unmounted_as_far_as_possible = detach_dead(&mountpoint);
             return Err(MountError::Overtaken { path: mountpoint });
         }
-        let (loops, settling) = (Vec::new(), None);
-        let mut mount = FuseMount { mountpoint, connection: None, loops, settling };
+        let (loops, settling, unsent) = (Vec::new(), None, Unsent::default());
+        let mut mount = FuseMount { mountpoint, connection: None, loops, settling, unsent };
         let wanted = Wanted { shared_locks: locks.is_some(), write_back: options.write_back };
         let server = Server::new(service, root.handle, options.cache_time.into(), locks);
         match mount.converse(&options, &server, &device, (transfer_bytes, wanted)) {
@@ -192,6 +194,7 @@ pub struct FuseMount {
     connection: Option<Connection>,
     loops: Vec<JoinHandle<io::Result<()>>>,
     settling: Option<Settling>,
+    unsent: Unsent,
 }
 
 /// The thread that makes closed files durable.
@@ -253,6 +256,7 @@ impl FuseMount {
             same.keep_settling();
         })?;
         self.settling = Some(Settling { unsettled, thread });
+        self.unsent = Unsent::new(server, device);
         let threads = match options.threads {
             0 => thread::parallelism().clamp(THREADS_MIN, THREADS_MAX),
             threads => threads,
@@ -322,12 +326,14 @@ impl FuseMount {
     fn unmount(&mut self) -> Result<(), MountError> {
         if self.is_mounted() {
             let ended = if self.is_at_mountpoint() {
-                let ended = kernel_mount::unmount(&self.mountpoint, self.connection.as_ref());
+                let connection = self.connection.as_ref();
+                let ended = kernel_mount::unmount(&self.mountpoint, connection, &self.unsent);
                 ended.map_err(|source| {
                     let path = self.mountpoint.clone();
                     MountError::Unmount { path, source }
                 })?
             } else {
+                self.unsent.send();
                 self.connection.as_ref().is_some_and(Connection::cut)
             };
             if !ended {

@@ -118,6 +118,11 @@ impl Opens {
         }
     }
 
+    /// The files that are open for writing.
+    pub(crate) fn written(&self) -> Vec<FileHandle> {
+        self.0.lock().written.keys().copied().collect()
+    }
+
     /// Takes back one [`Self::add`].
     pub(crate) fn remove(&self, number: u64) -> Option<Opened> {
         let mut table = self.0.lock();

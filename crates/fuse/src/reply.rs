@@ -3,7 +3,7 @@
 //! Invariants: a request is answered exactly once; a reply that is dropped unanswered (a backend
 //! lost its callback) answers EIO, because a process in the kernel waits for it.
 
-use crate::abi::{InvalidateInodeOut, NOTIFY_INVALIDATE_INODE, OutHeader};
+use crate::abi::OutHeader;
 use crate::device::Device;
 use crate::errno::Errno;
 use file_service::ReadData;
@@ -40,12 +40,9 @@ impl Reply {
     /// Has the kernel ask for a file's attributes when it needs them next: before the answer, so
     /// that whoever gets that sees the new ones.
     pub(crate) fn attributes_changed(&self, node: u64) {
-        let Some(device) = &self.device else { return };
-        let body = InvalidateInodeOut { node, offset: -1, length: 0 };
-        let length = (size_of::<OutHeader>() + size_of::<InvalidateInodeOut>()) as u32;
-        let header = OutHeader { length, error: NOTIFY_INVALIDATE_INODE, unique: 0 };
-        // A kernel that does not know the file has nothing to forget.
-        device.send(&[IoSlice::new(header.as_bytes()), IoSlice::new(body.as_bytes())]);
+        if let Some(device) = &self.device {
+            device.forget_attributes(node);
+        }
     }
 
     /// Success without content.

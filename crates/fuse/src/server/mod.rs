@@ -120,6 +120,12 @@ impl Server {
         self.writes_back.load(Ordering::Relaxed)
     }
 
+    /// The files that programs may have written and the kernel may not have sent.
+    pub(crate) fn nodes_open_for_writing(&self) -> Vec<u64> {
+        let files = self.opens.written().into_iter();
+        files.filter_map(|file| self.nodes.known(file)).collect()
+    }
+
     /// What makes files durable that were closed; the mount gives it a thread.
     pub(crate) fn unsettled(&self) -> Arc<Unsettled> {
         Arc::clone(&self.unsettled)

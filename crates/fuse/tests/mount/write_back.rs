@@ -116,7 +116,8 @@ fn small_writes_are_sent_in_large_requests() {
     }
     drop(file);
     let requests = told.try_iter().filter(|request| matches!(request, Request::Write(_))).count();
-    assert!(requests < WRITES / 20, "{requests} requests");
+    // A request for each write if they went through.
+    assert!(requests < WRITES / 4, "{requests} requests");
     let expected: Vec<u8> = (0..WRITES).flat_map(|number| [number as u8; 100]).collect();
     assert!(fixture.stored("a") == expected);
 }
@@ -308,19 +309,47 @@ fn a_full_volume_is_told_at_fsync_and_at_close() {
     let said = String::from_utf8_lossy(&copied.stderr);
     assert!(!copied.status.success() && said.contains("No space left"), "{said}");
     fs::remove_file(fixture.at("b")).unwrap();
-    fs::write(fixture.at("c"), "room again").unwrap();
-    assert_eq!(fixture.stored("c"), b"room again");
+    // There is room when the server hears that nobody has it open any more.
+    let write = || {
+        fs::write(fixture.at("c"), "room again").and_then(|()| open(&fixture.at("c")).sync_all())
+    };
+    let is_written = (0..10_000).any(|_| write().is_ok());
+    assert!(is_written && fixture.stored("c") == b"room again");
 }
 
 #[test]
 fn the_end_of_a_mount_sends_dirty_pages_first() {
     let Some(mut fixture) = write_back() else { return };
     let file = open(&fixture.at("a"));
-    file.write_all_at(&[1; 100_000], 0).unwrap();
+    write_much(&file);
     fixture.mount.take().unwrap().stop().unwrap();
-    assert!(fixture.stored("a") == [1; 100_000]);
+    assert!(fixture.stored("a") == vec![1; MUCH_BYTES]);
     assert!(file.write_all_at(b"y", 0).and_then(|()| file.sync_all()).is_err());
     fixture.service.verify();
+}
+
+/// A mount that was unmounted lazily, and in which a program was, was cut with what the program had
+/// written.
+#[test]
+fn regression_the_end_of_a_mount_that_was_unmounted_lazily_sends_dirty_pages_first() {
+    let Some(mut fixture) = write_back() else { return };
+    let file = open(&fixture.at("a"));
+    run(Command::new("umount").arg("-l").arg(fixture.folder.path()));
+    write_much(&file);
+    fixture.mount.take().unwrap().stop().unwrap();
+    assert!(fixture.stored("a") == vec![1; MUCH_BYTES]);
+    fixture.service.verify();
+}
+
+/// More than the kernel has under way at once in the background.
+const MUCH_BYTES: usize = 24 << 20;
+
+/// Pages that are not next to each other first: a request for each.
+fn write_much(file: &File) {
+    let (page, bytes) = ([1; 4096], MUCH_BYTES as u64);
+    for start in [0, 4096] {
+        (start..bytes).step_by(8192).for_each(|at| file.write_all_at(&page, at).unwrap());
+    }
 }
 
 #[test]
@@ -420,6 +449,8 @@ fn step() -> impl Strategy<Value = Step> {
 /// The file is what its bytes should be, after each step.
 fn check_steps(fixture: &Fixture, steps: &[Step]) {
     let path = fixture.at("steps");
+    // What a case left that failed.
+    let _absent = fs::remove_file(&path);
     let (mut cached, mut direct) = (open(&path), open_direct(&path));
     let mut expected: Vec<u8> = Vec::new();
     for step in steps {

@@ -1,16 +1,17 @@
 //! Snapshots as administrators see, take, delete and return to them.
 //!
 //! Invariants: what is answered is durable; a restore that would lose newer snapshots is refused
-//! unless the request says that they may go.
+//! unless the request says that they may go, and so is one below a mount that writes back.
 
 use crate::refusals::taken;
 use crate::volumes::room::Volumes;
 use admin_api::{
-    AdminError, Code, Removal, SnapshotDelete, SnapshotInfo, SnapshotName, SnapshotRestore, Time,
-    VolumeFilter,
+    AdminError, Code, MountInfo, Removal, SnapshotDelete, SnapshotInfo, SnapshotName,
+    SnapshotRestore, Time, VolumeFilter,
 };
 use dblade::{ServedVolume, SnapshotSummary};
 use platform::mutation::{self, Rule};
+use units::shell_word;
 use volume::SnapshotRequest;
 
 impl Volumes {
@@ -103,6 +104,7 @@ impl Volumes {
                 .because(format!("newer snapshots would be lost: {}", newer.join(", ")))
                 .try_next("add --discard-newer, or delete them first"));
         }
+        self.check_no_write_back(&volume.name(), &object)?;
         let mut consequences = vec![format!("all changes to {} since", wanted.volume)];
         let lost = newer.iter().map(|name| format!("snapshot {}", full_name(&volume.name(), name)));
         consequences.extend(lost);
@@ -116,6 +118,16 @@ impl Volumes {
             tracing::info!(snapshot = object, "volume restored");
         }
         Ok(Removal { object, consequences, freed_bytes: 0, dry_run: wanted.dry_run, plan })
+    }
+
+    /// The kernel of a mount that writes back believes its own sizes, and may have data of before.
+    fn check_no_write_back(&self, volume: &str, object: &str) -> Result<(), AdminError> {
+        let mounts = self.node.front_ends.mounts().into_iter();
+        let mut of_volume = mounts.filter(|mount| mount.write_back && mount.volume == volume);
+        let Some(MountInfo { mountpoint, .. }) = of_volume.next() else { return Ok(()) };
+        Err(AdminError::new(Code::Conflict, "cannot restore", object)
+            .because(format!("the volume is mounted with write-back at {mountpoint}"))
+            .try_next(format!("stroop unmount {}", shell_word(&mountpoint))))
     }
 }
 

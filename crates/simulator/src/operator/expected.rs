@@ -203,7 +203,13 @@ impl Expected {
                 let at = volume.place(&wanted.name)?;
                 volume.snapshots.remove(at);
             }
-            Request::SnapshotRestore(wanted) => self.volume(&wanted.volume)?.restore(wanted)?,
+            Request::SnapshotRestore(wanted) => {
+                self.volume(&wanted.volume)?.restore(wanted)?;
+                let mut mounts = self.mounts.values();
+                if mounts.any(|mount| mount.write_back && mount.volume == wanted.volume) {
+                    return Err(Code::Conflict);
+                }
+            }
             Request::ExportAdd(wanted) => {
                 let volume = self.volume(&wanted.volume)?;
                 add_rule(&mut volume.exports, wanted.rule, wanted.index)?;
@@ -376,7 +382,7 @@ pub(super) const fn takes_room(request: &Request) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use admin_api::{SnapshotName, VolumeDelete};
+    use admin_api::{MountCreate, SnapshotName, VolumeDelete};
 
     fn create(name: &str) -> Request {
         Request::VolumeCreate(VolumeCreate {
@@ -419,6 +425,12 @@ mod tests {
         assert_eq!(held.after(&restore(true, true)), Ok(held.clone()));
         let restored = held.after(&restore(true, false)).unwrap();
         assert_eq!(restored.volumes["v"].snapshots, ["s1", "s2"]);
+        let mount = |write_back| {
+            let (volume, mountpoint) = ("v".to_owned(), "/mnt".to_owned());
+            held.after(&Request::FuseMount(MountCreate { volume, mountpoint, write_back })).unwrap()
+        };
+        assert_eq!(mount(true).after(&restore(true, true)), Err(Code::Conflict));
+        assert!(mount(false).after(&restore(true, false)).is_ok());
         let delete = VolumeDelete { name: "v".to_owned(), dry_run: false, plan: None };
         assert_eq!(restored.after(&Request::VolumeDelete(delete)), Ok(made));
     }

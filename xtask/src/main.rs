@@ -59,6 +59,9 @@ const SHUTTLE: Step<'static> = (
         "simulation",
         "--target-dir",
         "target-shuttle",
+        // Tests of the real binary run beside it in `ci`.
+        "--jobs",
+        "1",
         "--package",
         "affinity",
         "--package",
@@ -138,22 +141,24 @@ fn cargo((name, arguments): Step<'_>) -> bool {
     has_passed(name, cargo_command(arguments).status())
 }
 
-/// Runs a step beside another one, which leaves processors idle, and shows what it printed after
-/// that. They share no target directory.
+/// Runs a step beside another one, which leaves a processor idle for much of its time, and shows
+/// what it printed after that. They share no target directory.
 fn cargo_beside((name, arguments): Step<'_>, other: Step<'_>) -> bool {
     println!("== {name}: cargo {}, beside {}", arguments.join(" "), other.0);
     let begun = cargo_command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     thread::scope(|scope| {
         let beside = scope.spawn(|| begun.and_then(Child::wait_with_output));
-        let other_passed = cargo(other);
+        println!("== {}: cargo {}", other.0, other.1.join(" "));
+        let other_status = cargo_command(other.1).status();
+        println!("== {name}, which ran beside it");
         let Ok(ended) = beside.join() else { return false };
         let status = ended.map(|output| {
-            println!("== {name}");
             print!("{}", String::from_utf8_lossy(&output.stdout));
             eprint!("{}", String::from_utf8_lossy(&output.stderr));
             output.status
         });
-        has_passed(name, status) && other_passed
+        // Both verdicts come last.
+        has_passed(name, status) & has_passed(other.0, other_status)
     })
 }
 

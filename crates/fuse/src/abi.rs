@@ -32,8 +32,8 @@ wire! {
     }
     /// Begins every reply.
     OutHeader: 16 { length: u32, error: i32, unique: u64 }
-    /// What [`NOTIFY_INVALIDATE_INODE`] is about; an offset below zero: attributes only; a length of
-    /// zero: to the end.
+    /// What [`NOTIFY_INVALIDATE_INODE`] is about; an offset below zero: attributes only; no length:
+    /// to the end.
     InvalidateInodeOut: 24 { node: u64, offset: i64, length: i64 }
     InitIn: 16 { major: u32, minor: u32, max_readahead: u32, flags: u32 }
     InitOut: 64 {

@@ -5,9 +5,9 @@
 //! inside of them.
 //!
 //! Invariants: what was started is killed, and the namespace's mounts go with it, and the loop
-//! devices with these; images are in the bench's directory. Fails: with a sentence that says what
-//! is missing, and then the other figures are taken without it. A file system after the first one
-//! that cannot be had is left out.
+//! devices with these; images are in the bench's directory. Fails: with a sentence; where a program
+//! is missing that it needs, the other figures are taken without it. A file system after the first
+//! one that cannot be had is left out.
 
 use super::peer_disks::FileSystem;
 use super::session::{Kind, Target};

@@ -1,7 +1,7 @@
 //! The file systems that the peer serves: each on loop devices of files beside our disks.
 //!
-//! Invariants: nothing names an image once its file system is mounted, and its loop device ends
-//! with the mount; a device of a file system that cannot be made ends at once.
+//! Invariants: nothing names an image once it has its loop device, and that ends with the mount; a
+//! device of a file system that cannot be made ends at once.
 //!
 //! Fails: with the program that failed and what it said.
 
@@ -68,11 +68,11 @@ impl FileSystem {
         }
         let root = Path::new("/run").join(self.word());
         fs::create_dir_all(&root).map_err(failed)?;
-        let mut devices = LoopDevices(Vec::new());
+        let mut devices = LoopDevices::default();
         for number in 0..self.devices() {
             devices.add(&directory.join(format!("{}-{number}.img", self.word())), bytes)?;
         }
-        let names: Vec<&str> = devices.0.iter().map(String::as_str).collect();
+        let names: Vec<&str> = devices.paths.iter().map(String::as_str).collect();
         let redundancy: &[&str] = match self {
             Self::BtrfsRaid1 => &["-d", "raid1", "-m", "raid1"],
             Self::Xfs | Self::Btrfs => &[],
@@ -83,29 +83,34 @@ impl FileSystem {
             names.iter().for_each(|name| options.push_str(&format!(",device={name}")));
         }
         run("mount", &["-t", kind, "-o", &options, names[0], &root.display().to_string()])?;
+        // The mount has its devices.
+        drop(devices.open);
         Ok(root)
     }
 }
 
-/// Loop devices by their paths. One that is mounted when this is dropped ends with its mount.
-struct LoopDevices(Vec<String>);
+/// Loop devices by their paths. The kernel ends each with its last user: this, however the process
+/// ends, or its mount.
+#[derive(Default)]
+struct LoopDevices {
+    paths: Vec<String>,
+    open: Vec<fs::File>,
+}
 
 impl LoopDevices {
     /// Adds one of a new image, which goes with it.
     fn add(&mut self, image: &Path, bytes: u64) -> Result<(), BenchError> {
         fs::File::create(image).and_then(|file| file.set_len(bytes)).map_err(failed)?;
         let made = run("losetup", &["--find", "--show", &image.display().to_string()]);
-        fs::remove_file(image).map_err(failed)?;
-        self.0.push(made?);
+        let removed = fs::remove_file(image);
+        let path = made?;
+        let open = fs::File::open(&path);
+        // Of a device in use this says that it ends with its last user.
+        run("losetup", &["--detach", &path])?;
+        removed.map_err(failed)?;
+        self.open.push(open.map_err(failed)?);
+        self.paths.push(path);
         Ok(())
-    }
-}
-
-impl Drop for LoopDevices {
-    fn drop(&mut self) {
-        for device in &self.0 {
-            let _ = run("losetup", &["--detach", device]);
-        }
     }
 }
 

@@ -20,8 +20,8 @@
 
 mod activity;
 mod bare;
-mod beside;
 mod device;
+mod durable;
 
 use super::driver::{Measured, Stopped, run};
 use super::ganesha::{self, Peer};
@@ -35,8 +35,8 @@ use crate::process::{NodeBench, NodeProcess, NodeShape, VOLUME};
 use crate::summary::{Beside, DeviceBytes, Report, Role, Row, Series, Span, Unit};
 use activity::Trace;
 use bare::BareDisk;
-use beside::durable_beside_stream;
 use device::Device;
+use durable::{durable, durable_beside_stream};
 use platform::Clock as _;
 use platform::linux::SystemClock;
 use platform::sync::{Condvar, Mutex};
@@ -51,7 +51,7 @@ enum Load {
     /// Not measured: the second time that the file is written.
     Rewrite,
     WriteWarm,
-    /// Blocks at random, durable when answered, one at a time.
+    /// Blocks of a small file at random, durable when answered, one at a time.
     Durable,
     /// The same beside a client that writes the file once more, on its own connection.
     DurableBeside,
@@ -128,10 +128,7 @@ impl Load {
                 Sample::of(session.write_all()?, bytes)
             }
             Self::Read | Self::ReadAged | Self::ReadAgain => Sample::of(read(session)?, bytes),
-            Self::Durable => {
-                let (how, length) = (Stability::FileSync, (u64::MAX, Some(nanoseconds)));
-                Sample::of(write_random(session, how, 1, length)?, 1.0)
-            }
+            Self::Durable => Sample::of(durable(session, nanoseconds)?, 1.0),
             Self::DurableBeside => Sample::of(durable_beside_stream(session)?, 1.0),
             Self::Rest => {
                 let seconds = session.file_bytes as f64 / REST_BYTES_PER_SECOND;
@@ -179,7 +176,7 @@ const SMALL_DEPTH: usize = 32;
 struct Shape {
     name: &'static str,
     node: NodeShape,
-    /// The first is as fast as it gets; the second can do more of what we can.
+    /// The second has checksums and snapshots, and survives the loss of a disk where ours does.
     peers: [FileSystem; 2],
 }
 
@@ -222,12 +219,14 @@ impl Line {
     fn device_share(&self, series: &Series) -> Option<f64> {
         let moved = series.device?;
         let moved = if self.load.is_write() { moved.written } else { moved.read };
-        Some(moved as f64 / (series.latencies.total() * self.load.call_bytes()) as f64)
+        let asked = series.latencies.total() * self.load.call_bytes();
+        (asked > 0).then(|| moved as f64 / asked as f64)
     }
 
     fn device_note(&self) -> Option<String> {
-        // The stream's bytes are not counted.
-        if self.load == Load::DurableBeside {
+        // Of the stream's bytes nobody knows here, and what our log took is written again by the
+        // next consistency point, which comes later.
+        if matches!(self.load, Load::Durable | Load::DurableBeside) {
             return None;
         }
         let ours = ("stroop", &self.ours);

@@ -47,7 +47,7 @@ pub enum BenchCommand {
 pub enum BenchCompareCommand {
     /// nfs-ganesha on XFS on a loop device; wants root, for namespaces and mounts
     Nfs(BenchNfsArguments),
-    /// The same, on btrfs, too, with a file larger than memory: in order, at random, cold, aged
+    /// nfs-ganesha on XFS and on btrfs, with a file larger than memory: in order, at random, aged
     Streams(BenchStreamsArguments),
 }
 
@@ -102,14 +102,14 @@ pub struct BenchFuseArguments {
 /// `stroop bench streams` and `stroop bench compare streams`.
 #[derive(Args, Clone, Debug)]
 pub struct BenchStreamsArguments {
-    /// Where to make disks; they take up to five times the file, with peers as much more for each
-    /// round, and are removed [default: a temporary one]
+    /// Where to make disks; they take up to five times the file, and peers' up to eight times the
+    /// file for each round and once more, and are removed [default: a temporary one]
     #[arg(long, value_name = "DIR")]
     pub directory: Option<PathBuf>,
     /// Only the loads with one of these in their name, with a comma between
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     pub only: Vec<String>,
-    /// How long a round of random reads takes
+    /// How long a round of random reads, or of durable writes, takes
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = parse_seconds)]
     pub seconds: Duration,
     /// Rounds, each with a node of its own; the median counts

@@ -122,8 +122,8 @@ impl Server {
 
     /// The files that programs may have written and the kernel may not have sent.
     pub(crate) fn nodes_open_for_writing(&self) -> Vec<u64> {
-        let files = self.opens.written().into_iter();
-        files.filter_map(|file| self.nodes.known(file)).collect()
+        let known = |file| self.nodes.known(file);
+        self.opens.written().into_iter().filter_map(known).collect()
     }
 
     /// What makes files durable that were closed; the mount gives it a thread.

@@ -183,8 +183,8 @@ pub enum ClientCommand {
         /// An empty directory
         mountpoint: Option<PathBuf>,
         /// Keep writes in this machine's page cache and send them later: faster for small writes.
-        /// A full volume or a broken disk is told at fsync or close, and nobody else may write the
-        /// volume meanwhile
+        /// A full volume or a broken disk is told at fsync or close. Only where nothing else writes
+        /// the volume, no NFS client and no other mount; this is not checked
         #[arg(long, requires = "mountpoint")]
         write_back: bool,
     },

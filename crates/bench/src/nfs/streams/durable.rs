@@ -1,5 +1,6 @@
 //! Durable writes of a block, one at a time: by themselves, and while a stream is written on
-//! another connection, by another thread. What one client's stream costs another client is the difference.
+//! another connection, by another thread. What one client's stream costs another client is the
+//! difference.
 //!
 //! Invariants: both are of a small file that was written before; the last durable write begins
 //! before the stream ends.

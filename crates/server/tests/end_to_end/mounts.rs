@@ -370,3 +370,28 @@ fn regression_another_volume_of_the_name_is_not_mounted_in_its_place() {
     let _server = place.serve();
     assert_eq!(missing(), None, "the right one is mounted again");
 }
+
+/// What programs have written is in the volume after a clean stop, though they have not closed
+/// their files; and no restore goes on below what the kernel believes.
+#[test]
+fn a_mount_that_writes_back_loses_nothing_at_a_stop_and_refuses_a_restore() {
+    let Some((place, server, mountpoint)) = mounted() else { return };
+    place.ok(&["unmount", mountpoint.text()]);
+    place.ok(&["mount", "home", mountpoint.text(), "--write-back"]);
+    place.ok(&["snapshot", "create", "home@one"]);
+    let restore = ["snapshot", "restore", "home@one", "--yes"];
+    let refused = place.refused(&restore, 4);
+    assert!(refused.contains("is mounted with write-back at"), "{refused}");
+    let file = fs::File::create(mountpoint.file("a")).unwrap();
+    (&file).write_all(&[7; 1 << 20]).unwrap();
+    server.stop();
+    drop(file);
+    let _server = place.serve();
+    assert_eq!(place.json(&["mount"])["records"][0]["write_back"], true);
+    assert!(fs::read(mountpoint.file("a")).unwrap() == vec![7; 1 << 20]);
+    place.ok(&["unmount", mountpoint.text()]);
+    place.ok(&restore);
+    place.ok(&["mount", "home", mountpoint.text()]);
+    assert!(!mountpoint.file("a").exists());
+    place.ok(&["unmount", mountpoint.text()]);
+}

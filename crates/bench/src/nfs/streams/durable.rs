@@ -2,8 +2,8 @@
 //! another connection, by another thread. What one client's stream costs another client is the
 //! difference.
 //!
-//! Invariants: both are of a small file that was written before; the last durable write begins
-//! before the stream ends.
+//! Invariants: both are of a small file that was written before; after the stream's end no durable
+//! write begins but the first.
 
 use crate::nfs::driver::{Load, Measured, Stopped, run};
 use crate::nfs::session::{Each, LARGE_BYTES, LARGE_DEPTH, Session};
@@ -21,16 +21,17 @@ const SMALL_BYTES: u32 = BLOCK_SIZE as u32;
 /// Blocks of the small file.
 const SMALL_BLOCKS: u64 = 256;
 
-/// Durable writes until somebody says that it is enough.
+/// Durable writes until somebody says that it is enough: one at the least.
 struct Durable {
     file: Handle,
     numbers: Numbers,
+    is_begun: bool,
     is_enough: Arc<AtomicBool>,
 }
 
 impl Load for Durable {
     fn call(&mut self, _lane: usize, call: Call<'_>) -> bool {
-        if self.is_enough.load(Ordering::Relaxed) {
+        if std::mem::replace(&mut self.is_begun, true) && self.is_enough.load(Ordering::Relaxed) {
             return false;
         }
         let offset = self.numbers.next(SMALL_BLOCKS) * u64::from(SMALL_BYTES);
@@ -57,7 +58,7 @@ impl Durable {
         let mut all =
             Each::new(SMALL_BLOCKS, call, |mut reply: Reply<'_>| reply.written().map(|_| ()));
         run(&mut session.connections, LARGE_DEPTH, None, &mut all)?;
-        Ok(Self { file, numbers: Numbers::new(9), is_enough: Arc::default() })
+        Ok(Self { file, numbers: Numbers::new(9), is_begun: false, is_enough: Arc::default() })
     }
 }
 

@@ -59,9 +59,6 @@ const SHUTTLE: Step<'static> = (
         "simulation",
         "--target-dir",
         "target-shuttle",
-        // Tests of the real binary run beside it in `ci`.
-        "--jobs",
-        "1",
         "--package",
         "affinity",
         "--package",
@@ -145,7 +142,10 @@ fn cargo((name, arguments): Step<'_>) -> bool {
 /// what it printed after that. They share no target directory.
 fn cargo_beside((name, arguments): Step<'_>, other: Step<'_>) -> bool {
     println!("== {name}: cargo {}, beside {}", arguments.join(" "), other.0);
-    let begun = cargo_command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut command = cargo_command(arguments);
+    // The other step's tests have patience, and not without end.
+    command.env("CARGO_BUILD_JOBS", "1").stdout(Stdio::piped()).stderr(Stdio::piped());
+    let begun = command.spawn();
     thread::scope(|scope| {
         let beside = scope.spawn(|| begun.and_then(Child::wait_with_output));
         println!("== {}: cargo {}", other.0, other.1.join(" "));

@@ -724,7 +724,7 @@ mod tests {
         assert!(add(&["a", "a"]).unwrap_err().to_string().contains("a is named twice"));
     }
 
-    /// A server before the field refuses what it does not know, so only who wants it sends it.
+    /// A server older than the field refuses a request with it: it is sent only where it is on.
     #[test]
     fn an_option_that_is_off_is_not_sent() {
         let text = |write_back| {

@@ -162,8 +162,7 @@ pub(crate) fn connection_number(path: &Path) -> Option<u32> {
 /// Lets the kernel read ahead by whole requests. By itself it stops at 128 KiB, which leaves disks
 /// idle between requests. Where it may not be set, reads are slower and right.
 pub(crate) fn set_read_ahead(connection: u32, transfer_bytes: u32) {
-    let file = format!("/sys/class/bdi/0:{connection}/read_ahead_kb");
-    let _best_effort = std::fs::write(file, (transfer_bytes / 1024).to_string());
+    set_device(connection, "read_ahead_kb", transfer_bytes / 1024);
 }
 
 /// How much of what may be dirty on the machine a mount that writes back may have, in percent. The
@@ -173,8 +172,13 @@ const DIRTY_PERCENT_MAX: u32 = 20;
 
 /// Lets the kernel keep more of what programs write. Where it may not be set, they wait earlier.
 pub(crate) fn set_dirty_share(connection: u32) {
-    let file = format!("/sys/class/bdi/0:{connection}/max_ratio");
-    let _best_effort = std::fs::write(file, DIRTY_PERCENT_MAX.to_string());
+    set_device(connection, "max_ratio", DIRTY_PERCENT_MAX);
+}
+
+/// Sets a value of the kernel's device of a connection, where this process may.
+fn set_device(connection: u32, name: &str, value: u32) {
+    let file = format!("/sys/class/bdi/0:{connection}/{name}");
+    let _best_effort = std::fs::write(file, value.to_string());
 }
 
 pub(crate) fn mount(

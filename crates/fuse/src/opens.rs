@@ -189,6 +189,7 @@ mod tests {
         assert_eq!(opens.drain(), [opened(hold, 0), opened(hold, 0)]);
         assert_eq!(opens.remove(numbers[1]), None);
     }
+
     /// What a program wrote came through another's descriptor, which stayed open: after the first
     /// program's close nobody asked for it.
     #[test]

@@ -130,7 +130,7 @@ fn directory(bench: &NodeBench, name: &str) -> Result<PathBuf, BenchError> {
     std::fs::canonicalize(&path).map_err(|error| BenchError::System { what, error })
 }
 
-/// Compiles the one that does nothing, and mounts it with writes through and with writes back;
+/// Compiles the file system that does nothing, and mounts it through and with write-back;
 /// where its files are.
 fn nothing(bench: &NodeBench) -> Result<([Process; 2], [PathBuf; 2]), BenchError> {
     let what = "the compiler (cc)";

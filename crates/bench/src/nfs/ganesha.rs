@@ -38,9 +38,9 @@ const RPCBIND_PORT: u16 = 111;
 pub(crate) struct Ganesha {
     _server: Process,
     _rpcbind: Process,
-    /// What it serves.
+    /// The file systems that it serves.
     pub peers: Vec<Peer>,
-    /// What was left out, and why.
+    /// The file systems that were left out, and why.
     pub notes: Vec<String>,
 }
 
@@ -80,7 +80,7 @@ fn plugins() -> Option<&'static str> {
     PLUGIN_DIRECTORIES.into_iter().find(|path| Path::new(path).join("libfsalvfs.so").exists())
 }
 
-/// Runs a program to its end; what it printed.
+/// Runs a program to its end, and returns its output.
 pub(super) fn run(program: &str, arguments: &[&str]) -> Result<String, BenchError> {
     let mut command = command(program);
     let output = command.stdout(Stdio::piped()).stderr(Stdio::piped()).args(arguments).output();

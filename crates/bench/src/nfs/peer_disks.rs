@@ -3,14 +3,14 @@
 //! Invariants: nothing names an image once it has its loop device, and that ends with the mount; a
 //! device of a file system that cannot be made ends at once.
 //!
-//! Fails: with the program that failed and what it said.
+//! Fails: with the name of the program that failed, and its message.
 
 use super::ganesha::{find, run};
 use crate::node::BenchError;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What is on the loop devices.
+/// A file system on loop devices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FileSystem {
     /// XFS on one.

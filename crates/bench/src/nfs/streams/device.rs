@@ -16,14 +16,14 @@ pub(super) struct Device {
 }
 
 impl Device {
-    /// The one that `directory` is on.
+    /// The device that `directory` is on.
     pub fn below(directory: &Path) -> Self {
         let number = directory.metadata().map_or(0, |metadata| metadata.dev());
         let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
         Self { statistics: format!("/sys/dev/block/{major}:{minor}/stat").into() }
     }
 
-    /// What it has read and written since it is there.
+    /// Bytes that the device has read and written since the kernel counts.
     pub fn count(&self) -> Option<DeviceBytes> {
         counted(&std::fs::read_to_string(&self.statistics).ok()?)
     }

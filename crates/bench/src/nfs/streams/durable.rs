@@ -6,7 +6,7 @@
 //! write begins but the first.
 
 use crate::nfs::driver::{Load, Measured, Stopped, run};
-use crate::nfs::session::{Each, LARGE_BYTES, LARGE_DEPTH, Session};
+use crate::nfs::session::{Each, LARGE_DEPTH, Session};
 use crate::nfs::wire::{Call, Handle, Malformed, Reply, Stability};
 use crate::numbers::Numbers;
 use platform::Clock as _;
@@ -77,7 +77,7 @@ pub(super) fn durable_beside_stream(session: &mut Session) -> Result<Measured, S
     let mut connections = [connection];
     let begin = SystemClock.monotonic_nanoseconds();
     let beside = spawn("bench-durable", move || run(&mut connections, 1, None, &mut load))?;
-    let streamed = stream(session);
+    let streamed = session.write_in_order();
     is_enough.store(true, Ordering::Relaxed);
     let measured = beside.join().map_err(|_| Stopped::Io(io::ErrorKind::Other))??;
     streamed?;
@@ -85,18 +85,4 @@ pub(super) fn durable_beside_stream(session: &mut Session) -> Result<Measured, S
     session.commit()?;
     // The processor time is of both.
     Ok(Measured { nanoseconds, client_nanoseconds: 0, ..measured })
-}
-
-/// Writes the whole file in order.
-fn stream(session: &mut Session) -> Result<Measured, Stopped> {
-    let (file, count) = (session.file, session.file_bytes / u64::from(LARGE_BYTES));
-    let call = |number: u64, call: Call<'_>| {
-        let offset = number * u64::from(LARGE_BYTES);
-        call.write(&file, offset, LARGE_BYTES, Stability::Unstable);
-    };
-    let reply = |mut reply: Reply<'_>| match reply.written()? {
-        (LARGE_BYTES, _) => Ok(()),
-        _ => Err(Malformed),
-    };
-    run(&mut session.connections, LARGE_DEPTH, None, &mut Each::new(count, call, reply))
 }

@@ -15,6 +15,10 @@
 //! are asked for a consistency point beside, and what they give back lets the operation go on
 //! earlier.
 //!
+//! A client that writes a stream fills whatever there is, and then waits for the consistency point
+//! all the time. So that those beside it who change a little do not wait with it, operations that
+//! change many blocks leave a part of the memory to them ([`DirtyMemory::is_full_for`]).
+//!
 //! Changed inodes count, too: a million files made between two consistency points are a few blocks
 //! of directories and half a gigabyte of inodes.
 //!
@@ -41,6 +45,11 @@ const GUARANTEED_SHARE: u64 = 2;
 /// A consistency point begins when an aggregate has used this share of what it may have: the other
 /// half is for operations while it runs.
 const BEGIN_SHARE: u64 = 2;
+/// Blocks that an operation changes at most that finds room where larger ones do not.
+const SMALL_BLOCKS_MAX: u64 = 8;
+/// The share of the cap that larger operations leave: what others change while a consistency point
+/// is written, some thousand blocks of a gigabyte of memory.
+const SMALL_SHARE: u64 = 16;
 /// Clean inodes that each volume keeps in memory unless the node has less room.
 const INODES_PER_VOLUME_MAX: u64 = 100_000;
 /// Inodes that each volume may keep however many volumes there are: a path and what hangs on it.
@@ -164,7 +173,7 @@ impl NodeMemory {
         }
         let shares: Vec<_> = self.shares.read().iter().map(Arc::clone).collect();
         for share in shares.iter().filter(|share| share.is_waiting.load(Ordering::Relaxed)) {
-            if Arc::ptr_eq(share, own) || self.is_full_for(share) {
+            if Arc::ptr_eq(share, own) || self.is_full(share, 0) {
                 self.is_waiting.store(true, Ordering::Relaxed);
                 continue;
             }
@@ -175,8 +184,10 @@ impl NodeMemory {
         }
     }
 
-    fn is_full_for(&self, share: &Arc<Share>) -> bool {
-        let (own, all) = (share.counts.weight(), self.counts.weight());
+    /// Whether no operation of an aggregate may change anything, or none that leaves `left` of the
+    /// memory to others.
+    fn is_full(&self, share: &Arc<Share>, left: u64) -> bool {
+        let (own, all) = (share.counts.weight(), self.counts.weight() + left);
         if mutation::broken(Rule::MemoryCountedTogether) {
             return all >= self.cap;
         }
@@ -191,7 +202,7 @@ impl NodeMemory {
         // All of the others' would be borrowed at most: mostly that tells, without a lock.
         let others = all.saturating_sub(own);
         borrowed + others >= self.common()
-            && borrowed + self.borrowed_beside(share) >= self.common()
+            && borrowed + left + self.borrowed_beside(share) >= self.common()
     }
 }
 
@@ -235,7 +246,7 @@ impl DirtyMemory {
         *self.share.holder.lock() = Some(holder);
     }
 
-    /// Adds; operations call it after [`Self::is_full`] said no.
+    /// Adds; operations call it after [`Self::is_full_for`] said no.
     pub fn add(&self, blocks: u64) {
         self.share.counts.blocks.fetch_add(blocks, Ordering::Relaxed);
         self.node.counts.blocks.fetch_add(blocks, Ordering::Relaxed);
@@ -269,18 +280,20 @@ impl DirtyMemory {
         self.node.tell_waiting(&self.share);
     }
 
-    /// Whether operations must wait: the aggregate has used what it is guaranteed, and the common
-    /// part is taken. Never while nothing of it is dirty: a consistency point would find nothing to
-    /// write, and whoever waits for it would wait in vain.
+    /// Whether an operation that changes so many blocks must wait: the aggregate has used what it is
+    /// guaranteed, and the common part is taken, but for what large operations leave to small ones.
+    /// Never while nothing of it is dirty: a consistency point would find nothing to write, and
+    /// whoever waits for it would wait in vain.
     #[must_use]
-    pub fn is_full(&self) -> bool {
-        self.node.is_full_for(&self.share)
+    pub fn is_full_for(&self, blocks: u64) -> bool {
+        let left = if blocks > SMALL_BLOCKS_MAX { self.node.cap / SMALL_SHARE } else { 0 };
+        self.node.is_full(&self.share, left)
     }
 
     /// An operation waits for room. If memory is what it lacks, aggregates that have borrowed are
     /// asked for it, and the [`Holder`] is told when they have given some back.
     pub fn note_waiting(&self) {
-        if self.is_full() {
+        if self.is_full_for(u64::MAX) {
             self.share.is_waiting.store(true, Ordering::Relaxed);
             self.node.is_waiting.store(true, Ordering::Relaxed);
             self.ask_back();

@@ -478,7 +478,8 @@ impl<'a, P: Pointer> Transaction<'a, P> {
     pub fn promise(mut self, spender: Spender) -> Progress<Promised<'a, P>> {
         let blocks = self.cost_blocks();
         let shared = Arc::clone(&self.logical.shared);
-        if spender != Spender::Owed && !self.blocks.is_empty() && shared.aggregate.dirty.is_full() {
+        let changed = self.blocks.len() as u64;
+        if spender != Spender::Owed && changed > 0 && shared.aggregate.dirty.is_full_for(changed) {
             return Err(Stop::Wait(Wait::Room));
         }
         promise(&shared, blocks, spender)?;

@@ -25,6 +25,8 @@ mod file;
 #[expect(unsafe_code, reason = "mallopt of the C library")]
 mod heap;
 mod queue;
+#[expect(unsafe_code, reason = "an allocator")]
+mod slab;
 #[expect(unsafe_code, reason = "buffers that the kernel fills")]
 mod transfer;
 #[expect(unsafe_code, reason = "memory that is shared with the kernel")]

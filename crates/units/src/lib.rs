@@ -23,7 +23,7 @@ mod numbers;
 mod shell;
 mod size;
 
-pub use block::{BLOCK_SIZE, BLOCK_SIZE_U64, Block, BlockRef, zero_block};
+pub use block::{BLOCK_SIZE, BLOCK_SIZE_U64, Block, BlockRef, UnwrittenBlock, zero_block};
 pub use identities::{
     AggregateUuid, DiskUuid, IncarnationUuid, LogUuid, NodeUuid, ObjectRangeUuid, SnapshotUuid,
     VolumeUuid,

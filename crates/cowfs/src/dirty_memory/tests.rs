@@ -29,7 +29,7 @@ fn part_of(node: &Arc<NodeMemory>) -> (DirtyMemory, Arc<Told>) {
 
 /// Adds as long as it may, a block at a time.
 fn fill(part: &DirtyMemory) {
-    while !part.is_full() {
+    while !part.is_full_for(1) {
         part.add(1);
     }
 }
@@ -43,6 +43,18 @@ fn an_aggregate_alone_has_all_and_begins_at_half() {
     assert!(part.is_half_full());
     fill(&part);
     assert_eq!(part.blocks(), 100);
+}
+
+#[test]
+fn who_writes_a_stream_leaves_room_for_small_changes() {
+    let part = DirtyMemory::new(1_600);
+    while !part.is_full_for(64) {
+        part.add(64);
+    }
+    assert_eq!(part.blocks(), 1_536, "the last one begins below 1,500");
+    assert!(part.is_full_for(9) && !part.is_full_for(8));
+    fill(&part);
+    assert_eq!(part.blocks(), 1_600);
 }
 
 #[test]
@@ -71,9 +83,9 @@ fn a_newcomer_goes_on_with_what_is_left() {
     fill(&first);
     let (second, second_told) = part_of(&node);
     // Nothing is left; but whoever has nothing dirty may begin.
-    assert!(!second.is_full());
+    assert!(!second.is_full_for(1));
     second.add(7);
-    assert!(second.is_full());
+    assert!(second.is_full_for(1));
     second.note_waiting();
     assert_eq!(first_told.asked_back.load(Ordering::Relaxed), 1);
     // Its own commit wakes it itself.
@@ -126,7 +138,7 @@ impl Naive {
 }
 
 /// The rules in words, over all aggregates each time.
-fn naive_is_full(cap: u64, all: &[Naive], own: usize) -> bool {
+fn naive_is_full(cap: u64, all: &[Naive], own: usize, blocks: u64) -> bool {
     let serving = all.iter().filter(|one| !one.has_failed).count().max(1) as u64;
     let guaranteed = cap / 2 / serving;
     let over = |one: &Naive| one.weight().saturating_sub(guaranteed);
@@ -134,8 +146,9 @@ fn naive_is_full(cap: u64, all: &[Naive], own: usize) -> bool {
         .filter(|index| *index != own && !all[*index].has_failed)
         .map(|index| over(&all[index]))
         .sum();
-    let has_borrowed_all = over(&all[own]) + others >= cap - cap / 2;
-    let total: u64 = all.iter().map(Naive::weight).sum();
+    let left = if blocks > 8 { cap / 16 } else { 0 };
+    let has_borrowed_all = over(&all[own]) + others + left >= cap - cap / 2;
+    let total: u64 = all.iter().map(Naive::weight).sum::<u64>() + left;
     let weight = all[own].weight();
     weight > 0 && (total >= cap || weight >= guaranteed && has_borrowed_all)
 }
@@ -185,7 +198,7 @@ proptest! {
                     naive[at].has_failed = true;
                 }
                 Step::Changes(at, blocks, inodes) if at < parts.len() => {
-                    if naive[at].has_failed || parts[at].is_full() {
+                    if naive[at].has_failed || parts[at].is_full_for(1) {
                         continue;
                     }
                     parts[at].add(blocks);
@@ -206,9 +219,12 @@ proptest! {
             for (at, part) in parts.iter().enumerate() {
                 let Naive { blocks, inodes, .. } = naive[at];
                 prop_assert_eq!((part.blocks(), part.inodes()), (blocks, inodes));
-                prop_assert_eq!(part.is_full(), naive_is_full(blocks_max * 4, &naive, at));
-                prop_assert!(!part.is_full() || part.blocks() + part.inodes() > 0);
-                prop_assert!(!part.is_full() || part.is_half_full());
+                for blocks in [1, 8, 9, 64] {
+                    let is_full = part.is_full_for(blocks);
+                    prop_assert_eq!(is_full, naive_is_full(blocks_max * 4, &naive, at, blocks));
+                    prop_assert!(!is_full || part.blocks() + part.inodes() > 0);
+                }
+                prop_assert!(!part.is_full_for(1) || part.is_half_full());
             }
         }
         parts.clear();

@@ -64,8 +64,13 @@ impl Two {
 
     /// Writes a piece that may stay in memory.
     fn write(&self, index: usize, piece: u64) -> Answer {
+        self.write_bytes(index, piece, PIECE)
+    }
+
+    /// Writes the first bytes of a piece.
+    fn write_bytes(&self, index: usize, piece: u64, bytes: usize) -> Answer {
         let (file, stability) = (self.files[index], Stability::Unstable);
-        let data = Bytes::from(content(piece, PIECE));
+        let data = Bytes::from(content(piece, bytes));
         let write = calls::Write { file, offset: piece * PIECE as u64, data, stability };
         promise(|done| self.node.service.write(&Caller::root(), write, done))
     }
@@ -121,6 +126,23 @@ fn an_aggregate_goes_on_beside_one_whose_disks_hang() {
         two.commit(1).unwrap();
         two.settle();
         assert_eq!(two.node.engine.memory_blocks().1, 0, "dirty memory was not given back");
+    }
+}
+
+/// A stream waits for its consistency point, and those beside it who write a little do not.
+#[test]
+fn small_writes_go_past_a_stream_that_waits_for_room() {
+    for seed in 0..4 {
+        let two = Two::new(seed);
+        let waiting = two.fill_first();
+        for piece in 200..220 {
+            two.answered(&two.write_bytes(0, piece, 4096)).unwrap();
+        }
+        assert!(waiting.iter().all(|answer| answer.lock().is_none()), "a large one went, too");
+        two.hang(0, false);
+        for answer in &waiting {
+            two.answered(answer).unwrap();
+        }
     }
 }
 

@@ -306,7 +306,8 @@ pub fn write<'s, P: Pointer>(
     }
     drop(copying);
     missing.check()?;
-    if !changes.is_empty() && logical.shared.aggregate.dirty.is_full() {
+    let changed = changes.len() as u64;
+    if changed > 0 && logical.shared.aggregate.dirty.is_full_for(changed) {
         return Err(Stop::Wait(Wait::Room).into());
     }
     let dirty = inode.shared.lock().dirty;

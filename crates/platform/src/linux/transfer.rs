@@ -9,10 +9,9 @@ use crate::linux::window::Admission;
 use crate::stage::{self, Queue, Stage};
 use crate::{DiskError, ReadDone, WriteDone};
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use units::{BLOCK_SIZE, BLOCK_SIZE_U64, Block, BlockRef};
+use units::{BLOCK_SIZE, BLOCK_SIZE_U64, BlockRef, UnwrittenBlock};
 
 /// Buffers in one system call: the kernel's own limit (`UIO_MAXIOV`).
 const VECTORS_MAX: usize = 1024;
@@ -22,7 +21,7 @@ const SECTOR_BYTES: usize = 512;
 pub(super) enum Body {
     /// The blocks hold nothing before the kernel has filled them.
     Read {
-        blocks: Vec<Arc<MaybeUninit<Block>>>,
+        blocks: Vec<UnwrittenBlock>,
         done: ReadDone,
     },
     /// `durable`: each call returns when what it wrote is durable.
@@ -75,7 +74,10 @@ impl Transfer {
         count: usize,
         done: ReadDone,
     ) -> Self {
-        let blocks = std::iter::repeat_with(Arc::new_uninit).take(count).collect();
+        let mut blocks: Vec<_> = std::iter::repeat_with(UnwrittenBlock::new).take(count).collect();
+        // Blocks that were given back together lie together: in the order of their addresses they
+        // are fewer pieces for the device.
+        blocks.sort_unstable_by_key(|block| block.address());
         Self::new(file, first_block, Body::Read { blocks, done })
     }
 
@@ -188,15 +190,12 @@ impl Transfer {
             Body::Flush { .. } => return Call::Flush { descriptor },
             Body::Read { blocks, .. } => {
                 for block in blocks.iter_mut().skip(skipped).take(VECTORS_MAX) {
-                    let Some(block) = Arc::get_mut(block) else {
-                        unreachable!("buffers of a read are not shared before it completes")
-                    };
-                    self.vectors.push(vector(block.as_mut_ptr().cast()));
+                    append(&mut self.vectors, block.as_mut_ptr());
                 }
             }
             Body::Write { blocks, .. } => {
                 for block in blocks.iter().skip(skipped).take(VECTORS_MAX) {
-                    self.vectors.push(vector(block.bytes().as_ptr().cast_mut()));
+                    append(&mut self.vectors, block.bytes().as_ptr().cast_mut());
                 }
             }
         }
@@ -274,7 +273,7 @@ impl Transfer {
         match body {
             Body::Read { blocks, done } => {
                 // SAFETY: a read is successful when the kernel has moved all bytes of all blocks.
-                let filled = |block: Arc<MaybeUninit<Block>>| unsafe { block.assume_init() };
+                let filled = |block: UnwrittenBlock| Arc::new(unsafe { block.assume_written() });
                 done(result.map(|()| blocks.into_iter().map(filled).collect()));
             }
             Body::Write { blocks, done, .. } => {
@@ -286,6 +285,13 @@ impl Transfer {
     }
 }
 
-fn vector(base: *mut u8) -> libc::iovec {
-    libc::iovec { iov_base: base.cast(), iov_len: BLOCK_SIZE }
+/// Appends a block to what a call moves. One that lies right behind the last is one piece with it.
+fn append(vectors: &mut Vec<libc::iovec>, base: *mut u8) {
+    if let Some(last) = vectors.last_mut()
+        && last.iov_base.addr() + last.iov_len == base.addr()
+    {
+        last.iov_len += BLOCK_SIZE;
+        return;
+    }
+    vectors.push(libc::iovec { iov_base: base.cast(), iov_len: BLOCK_SIZE });
 }

@@ -107,6 +107,12 @@ wire! {
     StatxOut: 288 {
         attr_valid: u64, attr_valid_nanoseconds: u32, flags: u32, spare: [u64; 2], stat: Statx,
     }
+    /// What [`NOTIFY_RETRIEVE`] asks the kernel to send in a request.
+    RetrieveOut: 32 { unique: u64, node: u64, offset: u64, size: u32, padding: u32 }
+    /// What is said of the request or reply in an entry of a ring, at [`RING_STATE_AT`].
+    RingState: 32 { flags: u64, commit: u64, payload_bytes: u32, padding: u32, reserved: u64 }
+    /// In the command that gives an entry to the kernel.
+    RingCommand: 24 { flags: u64, commit: u64, queue: u16, padding: [u8; 6] }
 }
 
 /// Request kinds.
@@ -157,6 +163,27 @@ pub(crate) mod opcode {
 
 /// [`OutHeader::error`] of a message that answers nothing: what the kernel knows of a file is old.
 pub(crate) const NOTIFY_INVALIDATE_INODE: i32 = 2;
+/// The same: the kernel is to send what it has of a file's content, in a request.
+pub(crate) const NOTIFY_RETRIEVE: i32 = 5;
+
+/// The first part of an entry of a ring has the header of a request or reply here, ...
+pub(crate) const RING_HEADER_AT: usize = 0;
+/// ... the arguments of a request that are no names and no data here, ...
+pub(crate) const RING_ARGUMENTS_AT: usize = 128;
+/// ... and this many of them at most; ...
+pub(crate) const RING_ARGUMENTS_BYTES_MAX: usize = 128;
+/// ... and [`RingState`] here.
+pub(crate) const RING_STATE_AT: usize = RING_ARGUMENTS_AT + RING_ARGUMENTS_BYTES_MAX;
+/// Bytes of the first part.
+pub(crate) const RING_HEAD_BYTES: usize = RING_STATE_AT + size_of::<RingState>();
+
+/// Commands of io_uring for `/dev/fuse`.
+pub(crate) mod ring_command {
+    /// A new entry, which waits for a request.
+    pub(crate) const REGISTER: u32 = 1;
+    /// An entry with the reply to its request, which waits for the next one.
+    pub(crate) const COMMIT_AND_FETCH: u32 = 2;
+}
 
 /// Features agreed in `INIT`: bits of `flags` and, from 32 on, of `flags_high`.
 pub(crate) mod init {
@@ -179,6 +206,7 @@ pub(crate) mod init {
     pub(crate) const SETXATTR_EXT: u64 = 1 << 29;
     pub(crate) const INIT_EXT: u64 = 1 << 30;
     pub(crate) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
+    pub(crate) const OVER_IO_URING: u64 = 1 << 41;
 }
 
 /// Bits of [`SetAttrIn::valid`].

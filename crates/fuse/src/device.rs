@@ -4,7 +4,9 @@
 //! the requests that were read from one in a list of its own: loops do not contend for it. A reply
 //! goes to the descriptor that its request was read from.
 
-use crate::abi::{InvalidateInodeOut, NOTIFY_INVALIDATE_INODE, OutHeader};
+use crate::abi::{
+    InvalidateInodeOut, NOTIFY_INVALIDATE_INODE, NOTIFY_RETRIEVE, OutHeader, ROOT_NODE, RetrieveOut,
+};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -90,6 +92,16 @@ impl Device {
         let length = (size_of::<OutHeader>() + size_of::<InvalidateInodeOut>()) as u32;
         let header = OutHeader { length, error: NOTIFY_INVALIDATE_INODE, unique: 0 };
         // A kernel that does not know the file has nothing to forget.
+        self.send(&[IoSlice::new(header.as_bytes()), IoSlice::new(body.as_bytes())]);
+    }
+
+    /// Has the kernel make a request on the queue of the processor that this runs on. It brings
+    /// nothing that is wanted, and what it is answered does not matter. It has a number that no
+    /// other request has.
+    pub(crate) fn retrieve_nothing(&self, unique: u64) {
+        let length = (size_of::<OutHeader>() + size_of::<RetrieveOut>()) as u32;
+        let header = OutHeader { length, error: NOTIFY_RETRIEVE, unique: 0 };
+        let body = RetrieveOut { unique, node: ROOT_NODE, ..RetrieveOut::default() };
         self.send(&[IoSlice::new(header.as_bytes()), IoSlice::new(body.as_bytes())]);
     }
 

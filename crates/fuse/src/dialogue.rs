@@ -64,8 +64,8 @@ impl Dialogue {
         let buffer = buffer(request);
         if let Some(request) = Request::parse(&buffer, request.len(), &self.device) {
             // If it was refused, the reply says so.
-            let wanted = Wanted { shared_locks: true, write_back: false };
-            if let Ok(agreed) = answer_init(request, self.transfer_bytes, wanted) {
+            let wanted = Wanted { shared_locks: true, ..Wanted::default() };
+            if let Ok(agreed) = answer_init(request, self.transfer_bytes, wanted, || false) {
                 self.server.agree(agreed);
             }
         }

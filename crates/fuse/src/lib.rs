@@ -47,6 +47,7 @@ mod removed;
 mod reply;
 mod request;
 mod request_memory;
+mod ring;
 mod server;
 mod session;
 #[cfg(test)]
@@ -61,6 +62,7 @@ use kernel_mount::Looked;
 use locks::LockManager;
 use platform::thread::{self, JoinHandle};
 use request_memory::MountMemory;
+use ring::{Rings, Serving};
 use server::Server;
 use session::Wanted;
 use std::io;
@@ -172,9 +174,19 @@ impl PreparedMount {
             let _unmounted_as_far_as_possible = detach_dead(&mountpoint);
             return Err(MountError::Overtaken { path: mountpoint });
         }
-        let (loops, settling, unsent) = (Vec::new(), None, Unsent::default());
-        let mut mount = FuseMount { mountpoint, connection: None, loops, settling, unsent };
-        let wanted = Wanted { shared_locks: locks.is_some(), write_back: options.write_back };
+        let mut mount = FuseMount {
+            mountpoint,
+            connection: None,
+            loops: Vec::new(),
+            settling: None,
+            unsent: Unsent::default(),
+            is_over_io_uring: false,
+        };
+        let wanted = Wanted {
+            shared_locks: locks.is_some(),
+            write_back: options.write_back,
+            ..Wanted::default()
+        };
         let server = Server::new(service, root.handle, options.cache_time.into(), locks);
         match mount.converse(&options, &server, &device, (transfer_bytes, wanted)) {
             Ok(()) => Ok(mount),
@@ -195,6 +207,7 @@ pub struct FuseMount {
     loops: Vec<JoinHandle<io::Result<()>>>,
     settling: Option<Settling>,
     unsent: Unsent,
+    is_over_io_uring: bool,
 }
 
 /// The thread that makes closed files durable.
@@ -241,7 +254,12 @@ impl FuseMount {
         device: &Arc<Device>,
         (transfer_bytes, wanted): (u32, Wanted),
     ) -> io::Result<()> {
-        server.agree(session::handshake(device, transfer_bytes, wanted)?);
+        let mut rings = None;
+        let has_rings = || {
+            rings = Rings::new(&options.request_memory, transfer_bytes);
+            rings.is_some()
+        };
+        server.agree(session::handshake(device, transfer_bytes, wanted, has_rings)?);
         let number = kernel_mount::connection_number(&self.mountpoint);
         if let Some(number) = number {
             kernel_mount::set_read_ahead(number, transfer_bytes);
@@ -257,7 +275,10 @@ impl FuseMount {
         })?;
         self.settling = Some(Settling { unsettled, thread });
         self.unsent = Unsent::new(server, device);
+        self.is_over_io_uring = rings.is_some();
         let threads = match options.threads {
+            // What is left for them is rare and short.
+            _ if rings.is_some() => 1,
             0 => thread::parallelism().clamp(THREADS_MIN, THREADS_MAX),
             threads => threads,
         };
@@ -268,12 +289,27 @@ impl FuseMount {
         }
         self.connection = number.map(|number| Connection::new(number, &devices));
         let shared = Arc::clone(&options.request_memory);
-        let memory = MountMemory::new(shared, session::buffer_bytes(transfer_bytes), devices.len());
+        let loops = devices.len() + rings.as_ref().map_or(0, Rings::thread_count);
+        let memory = MountMemory::new(shared, session::buffer_bytes(transfer_bytes), loops);
+        let mut rings_end = None;
+        if let Some(rings) = rings {
+            let (server, device, memory) =
+                (Arc::clone(server), Arc::clone(device), Arc::clone(&memory));
+            let (threads, end) = rings.start(&Serving { server, device, memory });
+            self.loops.extend(threads);
+            rings_end = Some(end);
+        }
+        let rings_end = Arc::new(rings_end);
         for (number, device) in devices.into_iter().enumerate() {
             let (server, memory) = (Arc::clone(server), Arc::clone(&memory));
+            let rings_end = Arc::clone(&rings_end);
             let body = move || {
                 let _guard = EndProcessOnPanic;
-                session::serve(&server, &device, &memory)
+                let served = session::serve(&server, &device, &memory);
+                if let Some(rings_end) = &*rings_end {
+                    rings_end.tell();
+                }
+                served
             };
             self.loops.push(thread::spawn(&format!("fuse-{number}"), body)?);
         }
@@ -284,6 +320,12 @@ impl FuseMount {
     #[must_use]
     pub fn mountpoint(&self) -> &Path {
         &self.mountpoint
+    }
+
+    /// Whether the kernel was to send requests over `io_uring`.
+    #[must_use]
+    pub fn is_over_io_uring(&self) -> bool {
+        self.is_over_io_uring
     }
 
     /// Whether it is still mounted: `umount` works from outside too.

@@ -6,6 +6,7 @@
 use crate::abi::OutHeader;
 use crate::device::Device;
 use crate::errno::Errno;
+use crate::ring::Pending;
 use file_service::ReadData;
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -14,15 +15,36 @@ use zerocopy::{Immutable, IntoBytes};
 /// Most parts of one write (Linux `IOV_MAX`).
 const PARTS_MAX: usize = 1024;
 
+/// The way of a reply to the kernel.
+pub(crate) enum Way {
+    Device(Arc<Device>),
+    Ring(Pending),
+}
+
+impl Way {
+    /// Replies with a header, which is the first part, and what follows it. False if nobody waits
+    /// for it any more.
+    fn send(self, header: OutHeader, parts: &[IoSlice<'_>]) -> bool {
+        match self {
+            Self::Device(device) => device.send(parts),
+            Self::Ring(pending) => pending.send(header, parts.get(1..).unwrap_or_default()),
+        }
+    }
+}
+
 pub(crate) struct Reply {
     /// None once answered.
-    device: Option<Arc<Device>>,
+    way: Option<Way>,
     unique: u64,
 }
 
 impl Reply {
-    pub(crate) fn new(device: &Arc<Device>, unique: u64) -> Self {
-        Self { device: Some(Arc::clone(device)), unique }
+    pub(crate) fn new(way: Option<Way>, unique: u64) -> Self {
+        Self { way, unique }
+    }
+
+    fn send(&mut self, header: OutHeader, parts: &[IoSlice<'_>]) -> bool {
+        self.way.take().is_some_and(|way| way.send(header, parts))
     }
 
     fn header(&self, error: Errno, body_bytes: usize) -> OutHeader {
@@ -34,14 +56,16 @@ impl Reply {
     fn answer(&mut self, error: Errno, body: &[u8]) -> bool {
         let header = self.header(error, body.len());
         let parts = [IoSlice::new(header.as_bytes()), IoSlice::new(body)];
-        self.device.take().is_some_and(|device| device.send(&parts))
+        self.send(header, &parts)
     }
 
     /// Has the kernel ask for a file's attributes when it needs them next: before the answer, so
     /// that whoever gets that sees the new ones.
     pub(crate) fn attributes_changed(&self, node: u64) {
-        if let Some(device) = &self.device {
-            device.forget_attributes(node);
+        match &self.way {
+            Some(Way::Device(device)) => device.forget_attributes(node),
+            Some(Way::Ring(pending)) => pending.device().forget_attributes(node),
+            None => {}
         }
     }
 
@@ -72,7 +96,7 @@ impl Reply {
         let (first, second) = (first.as_bytes(), second.as_bytes());
         let header = self.header(Errno(0), first.len() + second.len());
         let parts = [header.as_bytes(), first, second].map(IoSlice::new);
-        self.device.take().is_some_and(|device| device.send(&parts))
+        self.send(header, &parts)
     }
 
     /// Success with data that is sent from where it lies.
@@ -85,15 +109,13 @@ impl Reply {
         let mut parts = Vec::with_capacity(data.segments.len() + 1);
         parts.push(IoSlice::new(header.as_bytes()));
         parts.extend(data.slices().map(IoSlice::new));
-        if let Some(device) = self.device.take() {
-            device.send(&parts);
-        }
+        self.send(header, &parts);
     }
 }
 
 impl Drop for Reply {
     fn drop(&mut self) {
-        if self.device.is_some() {
+        if self.way.is_some() {
             self.answer(Errno::IO, &[]);
         }
     }

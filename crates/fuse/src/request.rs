@@ -5,9 +5,11 @@
 use crate::abi::InHeader;
 use crate::device::Device;
 use crate::errno::Errno;
-use crate::reply::Reply;
+use crate::reply::{Reply, Way};
 use crate::request_memory::RequestBuffer;
+use crate::ring::Pending;
 use bytes::Bytes;
+use std::cell::Cell;
 use std::sync::Arc;
 use zerocopy::FromBytes;
 
@@ -31,13 +33,32 @@ impl AsRef<[u8]> for Payload {
     }
 }
 
+/// Where a request came from, and its reply goes.
+pub(crate) enum Channel<'a> {
+    Device(&'a Arc<Device>),
+    /// None once the reply has it. Dropped with the request it answers EIO.
+    Ring(Cell<Option<Pending>>),
+}
+
+impl<'a> From<&'a Arc<Device>> for Channel<'a> {
+    fn from(device: &'a Arc<Device>) -> Self {
+        Self::Device(device)
+    }
+}
+
+impl From<Pending> for Channel<'_> {
+    fn from(pending: Pending) -> Self {
+        Self::Ring(Cell::new(Some(pending)))
+    }
+}
+
 pub(crate) struct Request<'a> {
     pub header: InHeader,
     buffer: &'a Buffer,
     /// What was not taken yet, as a range of the buffer.
     at: usize,
     end: usize,
-    device: &'a Arc<Device>,
+    channel: Channel<'a>,
 }
 
 impl<'a> Request<'a> {
@@ -45,18 +66,22 @@ impl<'a> Request<'a> {
     pub(crate) fn parse(
         buffer: &'a Buffer,
         length: usize,
-        device: &'a Arc<Device>,
+        channel: impl Into<Channel<'a>>,
     ) -> Option<Self> {
         let (header, _) = InHeader::read_from_prefix(buffer.get(..length)?).ok()?;
         // Extensions (security context, groups) follow the arguments; none was asked for.
         let extension_bytes = usize::from(header.extension_length) * 8;
         let end = length.checked_sub(extension_bytes)?;
         let at = size_of::<InHeader>();
-        (at <= end).then_some(Self { header, buffer, at, end, device })
+        (at <= end).then_some(Self { header, buffer, at, end, channel: channel.into() })
     }
 
     pub(crate) fn reply(&self) -> Reply {
-        Reply::new(self.device, self.header.unique)
+        let way = match &self.channel {
+            Channel::Device(device) => Some(Way::Device(Arc::clone(device))),
+            Channel::Ring(pending) => pending.take().map(Way::Ring),
+        };
+        Reply::new(way, self.header.unique)
     }
 
     fn rest(&self) -> &'a [u8] {

@@ -26,6 +26,8 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 pub struct RequestMemory {
     bytes_max: usize,
     used: Mutex<usize>,
+    /// Bytes of it that mounts have for as long as they last. Changed under the lock of `used`.
+    reserved: Mutex<usize>,
     freed: Condvar,
 }
 
@@ -33,7 +35,37 @@ impl RequestMemory {
     /// Room for so many bytes.
     #[must_use]
     pub fn new(bytes_max: usize) -> Arc<Self> {
-        Arc::new(Self { bytes_max, used: Mutex::default(), freed: Condvar::new() })
+        let (used, reserved) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { bytes_max, used, reserved, freed: Condvar::new() })
+    }
+
+    /// Takes memory for as long as a mount lasts; none if that is too much.
+    pub(crate) fn reserve(self: &Arc<Self>, bytes: usize) -> Option<Reserved> {
+        let mut used = self.used.lock();
+        let mut reserved = self.reserved.lock();
+        if bytes > self.bytes_max / 4 || *reserved + bytes > self.bytes_max / 2 {
+            return None;
+        }
+        *used += bytes;
+        *reserved += bytes;
+        drop((used, reserved));
+        Some(Reserved { memory: Arc::clone(self), bytes })
+    }
+}
+
+/// What [`RequestMemory::reserve`] took.
+pub(crate) struct Reserved {
+    memory: Arc<RequestMemory>,
+    bytes: usize,
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        let mut used = self.memory.used.lock();
+        *used -= self.bytes;
+        *self.memory.reserved.lock() -= self.bytes;
+        drop(used);
+        self.memory.freed.notify_all();
     }
 }
 
@@ -72,7 +104,7 @@ impl MountMemory {
     }
 
     fn another(self: &Arc<Self>, is_over: impl Fn() -> bool) -> Option<RequestBuffer> {
-        let RequestMemory { bytes_max, used, freed } = &*self.memory;
+        let RequestMemory { bytes_max, used, freed, .. } = &*self.memory;
         let mut all = used.lock();
         loop {
             let own = *self.used.lock();

@@ -57,12 +57,15 @@ pub(crate) struct Wanted {
     pub shared_locks: bool,
     /// The kernel keeps writes in its page cache.
     pub write_back: bool,
+    /// Requests come over io_uring, where the kernel offers it.
+    pub over_ring: bool,
 }
 
 impl Wanted {
     const fn features(self) -> u64 {
         let locks = if self.shared_locks { LOCK_FEATURES } else { 0 };
-        FEATURES | locks | self.required()
+        let ring = if self.over_ring { init::OVER_IO_URING } else { 0 };
+        FEATURES | locks | ring | self.required()
     }
 
     /// What the kernel must offer. A mount that promised to write back, and would not, would be
@@ -112,11 +115,13 @@ pub(crate) fn negotiate(
     })
 }
 
-/// Answers the kernel's INIT; what was agreed on.
+/// Answers the kernel's INIT; what was agreed on. `has_rings` is asked where the kernel offers to
+/// send requests over io_uring.
 pub(crate) fn handshake(
     device: &Arc<Device>,
     transfer_bytes: u32,
     wanted: Wanted,
+    has_rings: impl FnOnce() -> bool,
 ) -> io::Result<u64> {
     let mut buffer = Arc::new(RequestBuffer::from(vec![0; buffer_bytes(transfer_bytes)]));
     loop {
@@ -127,7 +132,7 @@ pub(crate) fn handshake(
             Received::Unmounted => return Err(io::ErrorKind::NotConnected.into()),
         };
         let request = Request::parse(&buffer, length, device).ok_or(io::ErrorKind::InvalidData)?;
-        return answer_init(request, transfer_bytes, wanted);
+        return answer_init(request, transfer_bytes, wanted, has_rings);
     }
 }
 
@@ -135,6 +140,7 @@ pub(crate) fn answer_init(
     mut request: Request<'_>,
     transfer_bytes: u32,
     wanted: Wanted,
+    has_rings: impl FnOnce() -> bool,
 ) -> io::Result<u64> {
     let reply = request.reply();
     let offer = request.take::<InitIn>();
@@ -142,6 +148,8 @@ pub(crate) fn answer_init(
     let flags_high = request.take::<u32>().unwrap_or(0);
     let answer = match offer {
         Ok(offer) if request.header.opcode == opcode::INIT => {
+            let offers_ring = u64::from(flags_high) << 32 & init::OVER_IO_URING != 0;
+            let wanted = Wanted { over_ring: offers_ring && has_rings(), ..wanted };
             negotiate(&offer, flags_high, transfer_bytes, wanted)
         }
         _ => Err(Errno::PROTOCOL),
@@ -199,8 +207,8 @@ mod tests {
             let out = negotiate(&offer(45, u32::MAX), u32::MAX, 1 << 20, wanted).unwrap();
             u64::from(out.flags & !all.flags)
         };
-        assert_eq!(beside(Wanted { shared_locks: true, write_back: false }), LOCK_FEATURES);
-        let writes_back = Wanted { shared_locks: false, write_back: true };
+        assert_eq!(beside(Wanted { shared_locks: true, ..Wanted::default() }), LOCK_FEATURES);
+        let writes_back = Wanted { write_back: true, ..Wanted::default() };
         assert_eq!(beside(writes_back), init::WRITEBACK_CACHE);
         let cannot = offer(45, !init::WRITEBACK_CACHE as u32);
         assert!(negotiate(&cannot, u32::MAX, 1 << 20, writes_back).is_err(), "never silently");

@@ -7,6 +7,7 @@ use crate::abi::{
 };
 use crate::convert::Validity;
 use crate::device::Device;
+use crate::reply::{Reply, Way};
 use crate::request::{Buffer, Request};
 use crate::request_memory::RequestBuffer;
 use file_service::memory::{MemoryFileSystem, VolumeOptions};
@@ -472,7 +473,7 @@ fn what_is_not_known_is_not_implemented() {
 #[test]
 fn an_answer_that_is_lost_is_an_error() {
     let kernel = Kernel::new();
-    drop(crate::reply::Reply::new(&kernel.device, 99));
+    drop(Reply::new(Some(Way::Device(Arc::clone(&kernel.device))), 99));
     assert_eq!(kernel.reply(), Some((-5, Vec::new())));
 }
 

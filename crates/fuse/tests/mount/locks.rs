@@ -11,14 +11,14 @@ use std::process::{Child, Command};
 use std::sync::Arc;
 
 /// A mount with a file, and another client (as NFS clients are).
-struct Shared {
-    fixture: Fixture,
-    manager: Arc<LockManager>,
+pub(super) struct Shared {
+    pub fixture: Fixture,
+    pub manager: Arc<LockManager>,
     file: FileHandle,
     other: Owner,
 }
 
-fn shared() -> Option<Shared> {
+pub(super) fn shared() -> Option<Shared> {
     let mut fixture = Fixture::new()?;
     fixture.mount.take().unwrap().stop().unwrap();
     let manager = Arc::new(LockManager::new(Arc::new(SystemClock), Limits::default()));
@@ -42,7 +42,7 @@ fn shared() -> Option<Shared> {
 }
 
 impl Shared {
-    fn open(&self) -> File {
+    pub(super) fn open(&self) -> File {
         OpenOptions::new().read(true).write(true).open(self.fixture.at("file")).unwrap()
     }
 
@@ -52,30 +52,30 @@ impl Shared {
         Request { file: self.file, owner, process: 77, kind: Kind::Record, mode, range }
     }
 
-    fn lock(&self, mode: Mode, start: u64, last: u64) -> Result<Outcome, LockError> {
+    pub(super) fn lock(&self, mode: Mode, start: u64, last: u64) -> Result<Outcome, LockError> {
         self.manager.lock(&self.request(mode, start, last), Attempt::Now)
     }
 
-    fn unlock(&self) {
+    pub(super) fn unlock(&self) {
         self.manager.unlock(self.file, &self.other, Kind::Record, &Range::WHOLE);
     }
 
     /// A program that waits for the file, whole.
-    fn flock(&self) -> Child {
+    pub(super) fn flock(&self) -> Child {
         let child = Command::new("flock").arg(self.fixture.at("file")).arg("true").spawn().unwrap();
         self.waits(1);
         child
     }
 
     /// Until the kernel has told of the end of all open files, which it does later.
-    fn nothing_is_held(&self) {
+    pub(super) fn nothing_is_held(&self) {
         while self.manager.counts().0 != 0 {
             std::thread::yield_now();
         }
     }
 
     /// Until so many wait.
-    fn waits(&self, count: usize) {
+    pub(super) fn waits(&self, count: usize) {
         while self.manager.counts().1 != count {
             std::thread::yield_now();
         }

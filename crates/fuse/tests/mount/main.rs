@@ -6,6 +6,7 @@ mod content;
 mod life;
 mod locks;
 mod names;
+mod ring;
 mod write_back;
 
 use file_service::memory::{MemoryFileSystem, VolumeOptions};

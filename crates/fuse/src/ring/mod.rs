@@ -1,0 +1,141 @@
+//! Requests over io_uring (`FUSE_OVER_IO_URING`, Linux 6.14 on), beside those on `/dev/fuse`.
+//!
+//! The kernel has a queue for each processor that there may be, and puts a request into an entry of
+//! the queue of the processor that its program runs on. The command that brings the reply asks for
+//! the next request, too: one system call for both. Decision 57 says when this is used.
+//!
+//! A thread has a ring for the queues of some processors, one if there are enough threads. A reply
+//! that is made on another thread waits in an outbox, and wakes the ring's thread. What the kernel
+//! tells without waiting for an answer (FORGET, INTERRUPT) stays on `/dev/fuse`, and so does what
+//! this side tells the kernel.
+//!
+//! Invariants:
+//! - A thread never waits for the service. It may wait for memory, as event loops do.
+//! - An entry is at one place: with the kernel, with the reply to its request, or in the outbox.
+//! - A queue has [`ENTRIES_MIN`] entries at least, and one more for each lock that is waited for:
+//!   who gives back a lock must get through.
+//! - A thread ends when the connection has ended, which an event loop on `/dev/fuse` tells, and the
+//!   kernel has none of its entries any more.
+//!
+//! Fails: where the kernel cannot do it, or there is no memory for it, requests come through
+//! `/dev/fuse` as ever. That is decided before `INIT` is answered; afterwards the kernel goes back
+//! to `/dev/fuse` by itself if it refuses an entry.
+
+mod entry;
+#[expect(unsafe_code, reason = "memory that the kernel writes into")]
+mod kernel;
+mod pending;
+mod queues;
+mod thread;
+
+pub(crate) use pending::Pending;
+pub(crate) use thread::Serving;
+
+use crate::EndProcessOnPanic;
+use crate::request_memory::RequestMemory;
+use pending::Outbox;
+use platform::thread::{self as threads, JoinHandle, spawn};
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use thread::{RingThread, Share};
+
+/// Entries of a queue by default: requests of one processor that are under way at once. As many
+/// threads as a processor runs well at once are served without waiting for each other.
+const ENTRIES_DEFAULT: usize = 8;
+/// Fewest entries of a queue.
+const ENTRIES_MIN: usize = 2;
+/// Most threads: see `THREADS_MAX`.
+const THREADS_MAX: usize = 8;
+/// Smallest transfer: an entry has room for the largest extended attribute, too.
+const TRANSFER_BYTES_MIN: u32 = 128 << 10;
+
+/// Rings whose threads wait for the outcome of `INIT`.
+pub(crate) struct Rings {
+    threads: Vec<Ready>,
+}
+
+/// A thread with a ring.
+struct Ready {
+    go: Sender<Serving>,
+    thread: JoinHandle<io::Result<()>>,
+    outbox: Arc<Outbox>,
+}
+
+/// Ends the threads of a mount's rings when the connection has ended.
+pub(crate) struct RingsEnd(Vec<Arc<Outbox>>);
+
+impl RingsEnd {
+    /// An event loop on `/dev/fuse` has seen the end.
+    pub(crate) fn tell(&self) {
+        self.0.iter().for_each(|outbox| outbox.end());
+    }
+}
+
+impl Rings {
+    /// Makes rings for a mount with transfers of this size; none where there cannot be any.
+    pub(crate) fn new(memory: &Arc<RequestMemory>, transfer_bytes: u32) -> Option<Self> {
+        if transfer_bytes < TRANSFER_BYTES_MIN {
+            return None;
+        }
+        let queues = queues::count()?;
+        let payload_bytes = transfer_bytes as usize;
+        let each_bytes = entry::entry_bytes(payload_bytes) * usize::from(queues);
+        let fits = |entries: &usize| memory.reserve(entries * each_bytes);
+        let mut counts = (ENTRIES_MIN..=ENTRIES_DEFAULT).rev();
+        let (entries, reserved) = counts.find_map(|entries| Some((entries, fits(&entries)?)))?;
+        let reserved = Arc::new(reserved);
+        let threads = threads::parallelism().min(usize::from(queues)).min(THREADS_MAX);
+        let share = |thread| Share {
+            queues: (0..queues).skip(thread).step_by(threads).collect(),
+            entries,
+            payload_bytes,
+            reserved: Arc::clone(&reserved),
+            // A thread on the processor of its programs is woken, and wakes them, without a word
+            // to another one.
+            is_bound: threads == usize::from(queues),
+        };
+        let threads = (0..threads).map(|thread| Ready::start(thread, share(thread)));
+        let threads = threads.collect::<io::Result<_>>().ok()?;
+        Some(Self { threads })
+    }
+
+    /// How many threads there are.
+    pub(crate) fn thread_count(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Has the threads serve a mount, whose `INIT` has agreed on it; the threads, and how they end.
+    pub(crate) fn start(self, serving: &Serving) -> (Vec<JoinHandle<io::Result<()>>>, RingsEnd) {
+        let (mut threads, mut outboxes) = (Vec::new(), Vec::new());
+        for ready in self.threads {
+            let Ok(()) = ready.go.send(serving.clone()) else { unreachable!("it waits for that") };
+            threads.push(ready.thread);
+            outboxes.push(ready.outbox);
+        }
+        (threads, RingsEnd(outboxes))
+    }
+}
+
+impl Ready {
+    fn start(number: usize, share: Share) -> io::Result<Self> {
+        let outbox = Outbox::new()?;
+        let (same, (go, wait), (made, is_made)) = (Arc::clone(&outbox), channel(), channel());
+        let body = move || {
+            let _guard = EndProcessOnPanic;
+            let ring = match RingThread::new(share, same) {
+                Ok(ring) => ring,
+                Err(error) => {
+                    let _told = made.send(Err(error));
+                    return Ok(());
+                }
+            };
+            let _told = made.send(Ok(()));
+            // Without a word the mount goes without rings.
+            wait.recv().map_or(Ok(()), |serving| ring.serve(serving))
+        };
+        let thread = spawn(&format!("fuse-ring-{number}"), body)?;
+        let made = is_made.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()));
+        made.map(|()| Self { go, thread, outbox })
+    }
+}

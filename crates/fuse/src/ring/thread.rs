@@ -1,0 +1,193 @@
+//! The thread of a ring: takes requests, starts them, and gives replies back.
+//!
+//! A program that waits for a lock keeps its entry, for as long as it waits. So the thread gives
+//! the queue another entry then. A request that came before that entry is not put into it: the
+//! kernel does so only when a reply comes. So the thread has the kernel make a request on that
+//! queue, which is answered at once.
+//!
+//! Fails: [`std::io::Error`] where the kernel does not let the ring be used any more.
+
+use super::entry::Entry;
+use super::kernel::{Event, KernelRing};
+use super::pending::{Outbox, Pending};
+use crate::abi::{InHeader, opcode};
+use crate::device::Device;
+use crate::request::{Buffer, Request};
+use crate::request_memory::{MountMemory, Reserved};
+use crate::server::Server;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::io;
+use std::sync::Arc;
+use zerocopy::FromBytes as _;
+
+/// From here on are the numbers of requests that this side had the kernel make.
+const RETRIEVE_NUMBERS: u64 = 1 << 63;
+
+/// What a thread serves.
+#[derive(Clone)]
+pub(crate) struct Serving {
+    pub server: Arc<Server>,
+    pub device: Arc<Device>,
+    pub memory: Arc<MountMemory>,
+}
+
+/// A thread's part of the queues.
+pub(super) struct Share {
+    pub queues: Vec<u16>,
+    /// Entries of each queue.
+    pub entries: usize,
+    pub payload_bytes: usize,
+    /// The memory of all entries.
+    pub reserved: Arc<Reserved>,
+    /// Whether the thread runs on the processor of its queue only.
+    pub is_bound: bool,
+}
+
+/// A thread that has its ring.
+pub(super) struct RingThread {
+    share: Share,
+    ring: KernelRing,
+    outbox: Arc<Outbox>,
+    /// Entries that there are.
+    slots: usize,
+    queues: Vec<Queue>,
+}
+
+/// A queue of the kernel.
+struct Queue {
+    number: u16,
+    entries: usize,
+    /// Entries whose requests wait for a lock.
+    waiting: usize,
+}
+
+impl RingThread {
+    /// On the thread itself.
+    pub(super) fn new(share: Share, outbox: Arc<Outbox>) -> io::Result<Self> {
+        let ring = KernelRing::new(outbox.counter())?;
+        let queue = |number: &u16| Queue { number: *number, entries: 0, waiting: 0 };
+        let queues = share.queues.iter().map(queue).collect();
+        Ok(Self { share, ring, outbox, slots: 0, queues })
+    }
+
+    /// Until the connection ends.
+    pub(super) fn serve(mut self, serving: Serving) -> io::Result<()> {
+        if self.share.is_bound
+            && let [queue] = self.share.queues[..]
+        {
+            // Elsewhere it is slower, and right.
+            let _best_effort = run_on(queue);
+        }
+        for _ in 0..self.share.entries {
+            for queue in 0..self.queues.len() {
+                self.add_entry(queue, &serving.device)?;
+            }
+        }
+        let mut buffer = Arc::new(serving.memory.first());
+        let mut answered = Vec::new();
+        loop {
+            let is_over = self.outbox.take_before_sleep(&mut answered);
+            if is_over && self.ring.lent_count() == 0 {
+                return Ok(());
+            }
+            self.give_back(&mut answered, &serving.device)?;
+            self.ring.wait()?;
+            self.outbox.is_awake();
+            while let Some(event) = self.ring.next() {
+                match event {
+                    // The outbox is looked into anyway.
+                    Event::Woken | Event::Ended => {}
+                    Event::Request(entry) => {
+                        buffer = match self.start(entry, buffer, &serving)? {
+                            Some(buffer) => buffer,
+                            // The connection has ended while this waited for memory.
+                            None => Arc::new(serving.memory.first()),
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives the kernel what was answered.
+    fn give_back(&mut self, answered: &mut Vec<Entry>, device: &Device) -> io::Result<()> {
+        for mut entry in answered.drain(..) {
+            if std::mem::take(&mut entry.waits)
+                && let Some(queue) = self.queues.iter_mut().find(|own| own.number == entry.queue)
+            {
+                queue.waiting -= 1;
+            }
+            self.ring.commit(device, entry)?;
+        }
+        Ok(())
+    }
+
+    /// Starts the request in an entry; the buffer for the next one.
+    fn start(
+        &mut self,
+        mut entry: Entry,
+        buffer: Buffer,
+        serving: &Serving,
+    ) -> io::Result<Option<Buffer>> {
+        let Serving { server, device, memory, .. } = serving;
+        let Some(mut buffer) = memory.next(buffer, || !device.is_connected()) else {
+            return Ok(None);
+        };
+        let Some(room) = Arc::get_mut(&mut buffer) else { unreachable!("shared with nobody") };
+        let (slot, queue) = (entry.slot, entry.queue);
+        let length = entry.take_request(room);
+        let unique = entry.commit;
+        let waits = InHeader::read_from_prefix(room)
+            .is_ok_and(|(header, _)| length.is_some() && header.opcode == opcode::SETLKW);
+        entry.waits = waits;
+        let pending = Pending::new(entry, unique, &self.outbox, device);
+        if let Some(length) = length
+            && let Some(request) = Request::parse(&buffer, length, pending)
+        {
+            server.dispatch(request);
+        }
+        if waits {
+            self.widen(queue, slot, device)?;
+        }
+        Ok(Some(buffer))
+    }
+
+    /// A request of a queue may wait for long: there has to be an entry for others.
+    fn widen(&mut self, queue: u16, slot: usize, device: &Device) -> io::Result<()> {
+        let place = self.queues.iter().position(|own| own.number == queue);
+        let Some((place, own)) = place.and_then(|at| Some((at, self.queues.get_mut(at)?))) else {
+            unreachable!("an entry is of a queue of this thread")
+        };
+        own.waiting += 1;
+        if self.outbox.has(slot) || own.entries - own.waiting >= self.share.entries {
+            return Ok(());
+        }
+        self.add_entry(place, device)?;
+        // Whether a request came while the kernel had no entry is not known here. The kernel counts
+        // its own up from 0, by 2.
+        let number = RETRIEVE_NUMBERS | u64::from(queue) << 40 | (self.slots as u64) << 1;
+        let before = sched_getaffinity(None)?;
+        // A processor that cannot be had has no programs that wait.
+        if run_on(queue).is_ok() {
+            device.retrieve_nothing(number);
+            sched_setaffinity(None, &before)?;
+        }
+        Ok(())
+    }
+
+    fn add_entry(&mut self, queue: usize, device: &Device) -> io::Result<()> {
+        let Some(queue) = self.queues.get_mut(queue) else { unreachable!("it is one of these") };
+        let entry =
+            Entry::new(self.slots, queue.number, self.share.payload_bytes, &self.share.reserved);
+        self.slots += 1;
+        queue.entries += 1;
+        self.ring.register(device, entry)
+    }
+}
+
+/// Has this thread run on one processor.
+fn run_on(processor: u16) -> rustix::io::Result<()> {
+    let mut set = CpuSet::new();
+    set.set(usize::from(processor));
+    sched_setaffinity(None, &set)
+}

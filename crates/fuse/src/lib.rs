@@ -203,7 +203,7 @@ impl PreparedMount {
 pub struct FuseMount {
     mountpoint: PathBuf,
     /// None if its number could not be read.
-    connection: Option<Connection>,
+    connection: Option<Arc<Connection>>,
     loops: Vec<JoinHandle<io::Result<()>>>,
     settling: Option<Settling>,
     unsent: Unsent,
@@ -254,13 +254,13 @@ impl FuseMount {
         device: &Arc<Device>,
         (transfer_bytes, wanted): (u32, Wanted),
     ) -> io::Result<()> {
+        let number = kernel_mount::connection_number(&self.mountpoint);
         let mut rings = None;
         let has_rings = || {
             rings = Rings::new(&options.request_memory, transfer_bytes);
             rings.is_some()
         };
         server.agree(session::handshake(device, transfer_bytes, wanted, has_rings)?);
-        let number = kernel_mount::connection_number(&self.mountpoint);
         if let Some(number) = number {
             kernel_mount::set_read_ahead(number, transfer_bytes);
             if options.write_back {
@@ -275,7 +275,6 @@ impl FuseMount {
         })?;
         self.settling = Some(Settling { unsettled, thread });
         self.unsent = Unsent::new(server, device);
-        self.is_over_io_uring = rings.is_some();
         let threads = match options.threads {
             // What is left for them is rare and short.
             _ if rings.is_some() => 1,
@@ -287,31 +286,27 @@ impl FuseMount {
             // Where the device cannot be opened again (fusermount3 did it), loops share it.
             devices.push(device.sibling().map_or_else(|_| Arc::clone(device), Arc::new));
         }
-        self.connection = number.map(|number| Connection::new(number, &devices));
+        self.connection = number.map(|number| Arc::new(Connection::new(number, &devices)));
         let shared = Arc::clone(&options.request_memory);
         let loops = devices.len() + rings.as_ref().map_or(0, Rings::thread_count);
         let memory = MountMemory::new(shared, session::buffer_bytes(transfer_bytes), loops);
-        let mut rings_end = None;
-        if let Some(rings) = rings {
-            let (server, device, memory) =
-                (Arc::clone(server), Arc::clone(device), Arc::clone(&memory));
-            let (threads, end) = rings.start(&Serving { server, device, memory });
-            self.loops.extend(threads);
-            rings_end = Some(end);
-        }
-        let rings_end = Arc::new(rings_end);
+        let ends = rings.as_ref().map(Rings::ends).unwrap_or_default();
         for (number, device) in devices.into_iter().enumerate() {
             let (server, memory) = (Arc::clone(server), Arc::clone(&memory));
-            let rings_end = Arc::clone(&rings_end);
+            let (ends, connection) = (ends.clone(), self.connection.clone());
             let body = move || {
                 let _guard = EndProcessOnPanic;
-                let served = session::serve(&server, &device, &memory);
-                if let Some(rings_end) = &*rings_end {
-                    rings_end.tell();
-                }
+                let served = or_cut(session::serve(&server, &device, &memory), connection.as_ref());
+                ends.tell();
                 served
             };
             self.loops.push(thread::spawn(&format!("fuse-{number}"), body)?);
+        }
+        if let Some(rings) = rings {
+            self.is_over_io_uring = true;
+            let (server, device) = (Arc::clone(server), Arc::clone(device));
+            let connection = self.connection.clone();
+            self.loops.extend(rings.start(&Serving { server, device, memory, connection }));
         }
         Ok(())
     }
@@ -368,7 +363,7 @@ impl FuseMount {
     fn unmount(&mut self) -> Result<(), MountError> {
         if self.is_mounted() {
             let ended = if self.is_at_mountpoint() {
-                let connection = self.connection.as_ref();
+                let connection = self.connection.as_deref();
                 let ended = kernel_mount::unmount(&self.mountpoint, connection, &self.unsent);
                 ended.map_err(|source| {
                     let path = self.mountpoint.clone();
@@ -376,7 +371,7 @@ impl FuseMount {
                 })?
             } else {
                 self.unsent.send();
-                self.connection.as_ref().is_some_and(Connection::cut)
+                self.connection.as_deref().is_some_and(Connection::cut)
             };
             if !ended {
                 // Programs keep the connection alive; the loops serve them and end after them, and
@@ -407,6 +402,16 @@ impl Drop for FuseMount {
         // Whoever wants to know calls `stop`.
         let _result = self.unmount();
     }
+}
+
+/// What came of an event loop. If it failed, programs get errors instead of waiting for it.
+fn or_cut(served: io::Result<()>, connection: Option<&Arc<Connection>>) -> io::Result<()> {
+    if served.is_err()
+        && let Some(connection) = connection
+    {
+        connection.cut();
+    }
+    served
 }
 
 struct EndProcessOnPanic;

@@ -214,6 +214,22 @@ mod tests {
         assert_eq!(*memory.used.lock(), 0);
     }
 
+    #[test]
+    fn mounts_reserve_half_of_the_memory_in_all() {
+        let memory = RequestMemory::new(8 * BYTES);
+        assert!(memory.reserve(2 * BYTES + 1).is_none(), "one has a quarter");
+        let first = memory.reserve(2 * BYTES).unwrap();
+        let second = memory.reserve(2 * BYTES).unwrap();
+        assert!(memory.reserve(1).is_none());
+        assert_eq!(*memory.used.lock(), 4 * BYTES);
+        drop(first);
+        let third = memory.reserve(2 * BYTES);
+        assert!(third.is_some());
+        drop((second, third));
+        assert_eq!((*memory.used.lock(), *memory.reserved.lock()), (0, 0));
+        assert!(memory.reserve(usize::MAX).is_none());
+    }
+
     /// A loop that waited with its last buffer in hand kept the room that it waited for.
     #[test]
     fn regression_loops_that_wait_go_on_when_their_writes_are_done() {

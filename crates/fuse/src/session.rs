@@ -210,6 +210,13 @@ mod tests {
         assert_eq!(beside(Wanted { shared_locks: true, ..Wanted::default() }), LOCK_FEATURES);
         let writes_back = Wanted { write_back: true, ..Wanted::default() };
         assert_eq!(beside(writes_back), init::WRITEBACK_CACHE);
+        let over_ring = Wanted { over_ring: true, ..Wanted::default() };
+        let high = |flags_high| {
+            let out = negotiate(&offer(45, u32::MAX), flags_high, 1 << 20, over_ring).unwrap();
+            u64::from(out.flags_high) << 32
+        };
+        assert_eq!(high(u32::MAX), FEATURES & !0xffff_ffff | init::OVER_IO_URING);
+        assert_eq!(high(0), 0, "only where it is offered");
         let cannot = offer(45, !init::WRITEBACK_CACHE as u32);
         assert!(negotiate(&cannot, u32::MAX, 1 << 20, writes_back).is_err(), "never silently");
         assert!(agree(cannot, u32::MAX).is_ok());

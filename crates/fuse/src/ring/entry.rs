@@ -101,3 +101,106 @@ impl Entry {
         };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request_memory::RequestMemory;
+    use proptest::prelude::*;
+
+    const PAYLOAD_BYTES: usize = 256;
+
+    fn entry() -> Entry {
+        let memory = RequestMemory::new(1 << 20);
+        Entry::new(3, 1, PAYLOAD_BYTES, &Arc::new(memory.reserve(PAYLOAD_BYTES).unwrap()))
+    }
+
+    /// As the kernel fills an entry.
+    fn fill(entry: &mut Entry, header: &InHeader, arguments: &[u8], payload: (&[u8], u32)) {
+        let state = RingState { commit: 77, payload_bytes: payload.1, ..RingState::default() };
+        let (head, room) = entry.parts();
+        header.write_to_prefix(&mut head[RING_HEADER_AT..]).unwrap();
+        head[RING_ARGUMENTS_AT..][..arguments.len()].copy_from_slice(arguments);
+        state.write_to_prefix(&mut head[RING_STATE_AT..]).unwrap();
+        room[..payload.0.len()].copy_from_slice(payload.0);
+    }
+
+    fn header(length: usize) -> InHeader {
+        InHeader { length: length as u32, opcode: 22, unique: 77, ..InHeader::default() }
+    }
+
+    #[test]
+    fn a_request_is_as_from_the_device() {
+        let (mut entry, mut room) = (entry(), [0; 512]);
+        let length = 40 + 8 + 5;
+        fill(&mut entry, &header(length), &[1; 8], (b"name\0", 5));
+        assert_eq!(entry.take_request(&mut room), Some(length));
+        assert_eq!((&room[..40], &room[40..48]), (header(length).as_bytes(), &[1; 8][..]));
+        assert_eq!((&room[48..length], entry.commit), (&b"name\0"[..], 77));
+        // Without arguments of a fixed size, and with nothing else either.
+        fill(&mut entry, &header(45), &[], (b"name\0", 5));
+        assert_eq!(entry.take_request(&mut room), Some(45));
+        assert_eq!(&room[40..45], b"name\0");
+        fill(&mut entry, &header(40), &[], (&[], 0));
+        assert_eq!(entry.take_request(&mut room), Some(40));
+    }
+
+    #[test]
+    fn lengths_that_do_not_fit_are_no_request() {
+        let mut entry = entry();
+        let mut none = |length: usize, payload_bytes: u32, room: usize| {
+            fill(&mut entry, &header(length), &[], (&[], payload_bytes));
+            entry.commit = 0;
+            assert_eq!(entry.take_request(&mut vec![0; room]), None, "{length} {payload_bytes}");
+            assert_eq!(entry.commit, 77, "it can be answered all the same");
+        };
+        none(39, 0, 512);
+        none(40, 1, 512);
+        none(40 + 129, 0, 512);
+        none(40 + PAYLOAD_BYTES + 1, PAYLOAD_BYTES as u32 + 1, 512);
+        none(40, u32::MAX, 512);
+        none(u32::MAX as usize, u32::MAX, 512);
+        none(u32::MAX as usize, 0, 512);
+        none(48, 0, 47);
+    }
+
+    #[test]
+    fn a_reply_is_put_where_the_kernel_looks() {
+        let mut entry = entry();
+        entry.commit = 77;
+        let header = OutHeader { length: 16 + 7, error: 0, unique: 77 };
+        let state = |entry: &mut Entry| {
+            let (head, _) = entry.parts();
+            let (header, _) = OutHeader::read_from_prefix(&head[RING_HEADER_AT..]).unwrap();
+            let (state, _) = RingState::read_from_prefix(&head[RING_STATE_AT..]).unwrap();
+            (header.error, header.unique, state.payload_bytes, state.commit)
+        };
+        entry.put_reply(header, &[IoSlice::new(b"one"), IoSlice::new(b""), IoSlice::new(b"four")]);
+        assert_eq!(state(&mut entry), (0, 77, 7, 77));
+        assert_eq!(&entry.parts().1[..7], b"onefour");
+        let (most, more) = ([1; PAYLOAD_BYTES], [2; 1]);
+        entry.put_reply(header, &[IoSlice::new(&most)]);
+        assert_eq!(state(&mut entry), (0, 77, PAYLOAD_BYTES as u32, 77));
+        entry.put_reply(header, &[IoSlice::new(&most), IoSlice::new(&more)]);
+        assert_eq!(state(&mut entry), (-Errno::IO.0, 77, 0, 77));
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_of_any_kind_never_panic(
+            head in proptest::collection::vec(any::<u8>(), RING_HEAD_BYTES),
+            length in 0_u32..600,
+            payload_bytes in 0_u32..600,
+            room in 0_usize..600,
+        ) {
+            let mut entry = entry();
+            entry.parts().0.copy_from_slice(&head);
+            let mut room = vec![0; room];
+            entry.take_request(&mut room);
+            fill(&mut entry, &header(length as usize), &[], (&[], payload_bytes));
+            if let Some(taken) = entry.take_request(&mut room) {
+                prop_assert!(taken == length as usize && taken <= room.len());
+            }
+        }
+    }
+}

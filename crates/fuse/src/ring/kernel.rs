@@ -3,7 +3,7 @@
 //! Invariants: an entry is in `lent` from the command that gives it to the kernel until the
 //! kernel's answer to that command; only the thread that made the ring uses it.
 //!
-//! Fails: the kernel refuses a command by an answer below zero, which ends the entry.
+//! Fails: the kernel refuses a command by an error number as its answer, which ends the entry.
 
 use super::entry::Entry;
 use crate::abi::{RingCommand, ring_command};
@@ -36,8 +36,10 @@ pub(super) enum Event {
     Woken,
     /// There is a request in the entry.
     Request(Entry),
-    /// The kernel did not want an entry, which is freed.
+    /// The connection has ended, and with it an entry, which is freed.
     Ended,
+    /// The kernel refuses an entry, which is freed.
+    Refused(Errno),
 }
 
 pub(super) struct KernelRing {
@@ -128,6 +130,11 @@ impl KernelRing {
         self.enter(1)
     }
 
+    /// Submits what was given.
+    pub(super) fn submit(&mut self) -> io::Result<()> {
+        self.enter(0)
+    }
+
     fn enter(&mut self, answers_min: usize) -> io::Result<()> {
         match self.ring.submit_and_wait(answers_min) {
             Ok(_) => Ok(()),
@@ -152,7 +159,13 @@ impl KernelRing {
             unreachable!("the kernel answers what it was asked, once")
         };
         self.lent_count -= 1;
-        Some(if answer.result() < 0 { Event::Ended } else { Event::Request(entry) })
+        Some(match answer.result() {
+            0.. => Event::Request(entry),
+            code => match Errno::from_raw_os_error(code.saturating_neg()) {
+                Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED => Event::Ended,
+                error => Event::Refused(error),
+            },
+        })
     }
 }
 

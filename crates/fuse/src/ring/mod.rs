@@ -31,8 +31,8 @@ mod thread;
 pub(crate) use pending::Pending;
 pub(crate) use thread::Serving;
 
-use crate::EndProcessOnPanic;
 use crate::request_memory::RequestMemory;
+use crate::{EndProcessOnPanic, or_cut};
 use pending::Outbox;
 use platform::thread::{self as threads, JoinHandle, spawn};
 use std::io;
@@ -62,10 +62,11 @@ struct Ready {
     outbox: Arc<Outbox>,
 }
 
-/// Ends the threads of a mount's rings when the connection has ended.
-pub(crate) struct RingsEnd(Vec<Arc<Outbox>>);
+/// Ends the threads of a mount's rings, if it has any, when the connection has ended.
+#[derive(Clone, Default)]
+pub(crate) struct RingEnds(Vec<Arc<Outbox>>);
 
-impl RingsEnd {
+impl RingEnds {
     /// An event loop on `/dev/fuse` has seen the end.
     pub(crate) fn tell(&self) {
         self.0.iter().for_each(|outbox| outbox.end());
@@ -105,15 +106,18 @@ impl Rings {
         self.threads.len()
     }
 
-    /// Has the threads serve a mount, whose `INIT` has agreed on it; the threads, and how they end.
-    pub(crate) fn start(self, serving: &Serving) -> (Vec<JoinHandle<io::Result<()>>>, RingsEnd) {
-        let (mut threads, mut outboxes) = (Vec::new(), Vec::new());
-        for ready in self.threads {
+    /// By which event loops tell that the connection has ended.
+    pub(crate) fn ends(&self) -> RingEnds {
+        RingEnds(self.threads.iter().map(|ready| Arc::clone(&ready.outbox)).collect())
+    }
+
+    /// Has the threads serve a mount, whose `INIT` has agreed on it.
+    pub(crate) fn start(self, serving: &Serving) -> Vec<JoinHandle<io::Result<()>>> {
+        let start = |ready: Ready| {
             let Ok(()) = ready.go.send(serving.clone()) else { unreachable!("it waits for that") };
-            threads.push(ready.thread);
-            outboxes.push(ready.outbox);
-        }
-        (threads, RingsEnd(outboxes))
+            ready.thread
+        };
+        self.threads.into_iter().map(start).collect()
     }
 }
 
@@ -132,7 +136,8 @@ impl Ready {
             };
             let _told = made.send(Ok(()));
             // Without a word the mount goes without rings.
-            wait.recv().map_or(Ok(()), |serving| ring.serve(serving))
+            let Ok(serving) = wait.recv() else { return Ok(()) };
+            or_cut(ring.serve(&serving), serving.connection.as_ref())
         };
         let thread = spawn(&format!("fuse-ring-{number}"), body)?;
         let made = is_made.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()));

@@ -48,6 +48,11 @@ impl Outbox {
         state.is_over
     }
 
+    /// Takes what has come, by a thread that does not sleep.
+    pub(super) fn take(&self) -> Vec<Entry> {
+        std::mem::take(&mut self.state.lock().answered)
+    }
+
     /// The thread is awake, and will look.
     pub(super) fn is_awake(&self) {
         self.state.lock().is_asleep = false;
@@ -129,5 +134,84 @@ impl Drop for Pending {
             entry.put_reply(header, &[]);
             self.outbox.put(entry);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request_memory::RequestMemory;
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    const HEADER: OutHeader = OutHeader { length: 16, error: 0, unique: 9 };
+
+    struct Waits {
+        outbox: Arc<Outbox>,
+        device: Arc<Device>,
+    }
+
+    impl Waits {
+        fn new() -> Self {
+            let kind = SocketType::SEQPACKET;
+            let pair = socketpair(AddressFamily::UNIX, kind, SocketFlags::empty(), None).unwrap();
+            let device = Arc::new(Device::from_descriptor(pair.0));
+            Self { outbox: Outbox::new().unwrap(), device }
+        }
+
+        fn pending(&self, slot: usize) -> Pending {
+            let memory = RequestMemory::new(1 << 20);
+            let entry = Entry::new(slot, 0, 64, &Arc::new(memory.reserve(64).unwrap()));
+            Pending::new(entry, 9, &self.outbox, &self.device)
+        }
+
+        /// Whether the thread was woken, if it sleeps.
+        fn is_woken(&self) -> bool {
+            let counter = self.outbox.counter();
+            let mut asked = [PollFd::new(&*counter, PollFlags::IN)];
+            poll(&mut asked, Some(&Timespec::default())).unwrap() == 1
+        }
+
+        fn taken(&self) -> (Vec<usize>, bool) {
+            let mut taken = Vec::new();
+            let is_over = self.outbox.take_before_sleep(&mut taken);
+            (taken.iter().map(|entry| entry.slot).collect(), is_over)
+        }
+    }
+
+    #[test]
+    fn replies_wake_a_thread_that_sleeps() {
+        let waits = Waits::new();
+        let (first, second, third) = (waits.pending(1), waits.pending(2), waits.pending(3));
+        assert!(first.send(HEADER, &[]) && !waits.is_woken(), "it is awake, and will look");
+        assert!(waits.outbox.has(1) && !waits.outbox.has(2));
+        assert_eq!(waits.taken(), (vec![1], false));
+        assert!(!waits.is_woken());
+        assert!(second.send(HEADER, &[]) && waits.is_woken());
+        // A reply that nobody made is an error, and comes back all the same.
+        drop(third);
+        assert_eq!(waits.taken(), (vec![2, 3], false));
+    }
+
+    #[test]
+    fn a_reply_that_is_lost_is_an_error() {
+        let waits = Waits::new();
+        drop(waits.pending(1));
+        let mut taken = waits.outbox.take();
+        let (head, _) = taken[0].parts();
+        let lost = OutHeader { length: 16, error: -Errno::IO.0, unique: 9 };
+        assert_eq!(&head[..16], zerocopy::IntoBytes::as_bytes(&lost));
+    }
+
+    #[test]
+    fn at_the_end_nobody_hears_replies() {
+        let waits = Waits::new();
+        let (early, late) = (waits.pending(1), waits.pending(2));
+        assert!(early.send(HEADER, &[]));
+        assert_eq!(waits.taken(), (vec![1], false));
+        waits.outbox.end();
+        assert!(waits.is_woken());
+        assert!(!late.send(HEADER, &[]));
+        assert_eq!(waits.taken(), (vec![], true));
     }
 }

@@ -11,6 +11,7 @@ use super::entry::Entry;
 use super::kernel::{Event, KernelRing};
 use super::pending::{Outbox, Pending};
 use crate::abi::{InHeader, opcode};
+use crate::connection::Connection;
 use crate::device::Device;
 use crate::request::{Buffer, Request};
 use crate::request_memory::{MountMemory, Reserved};
@@ -29,6 +30,8 @@ pub(crate) struct Serving {
     pub server: Arc<Server>,
     pub device: Arc<Device>,
     pub memory: Arc<MountMemory>,
+    /// None if its number could not be read.
+    pub connection: Option<Arc<Connection>>,
 }
 
 /// A thread's part of the queues.
@@ -71,7 +74,7 @@ impl RingThread {
     }
 
     /// Until the connection ends.
-    pub(super) fn serve(mut self, serving: Serving) -> io::Result<()> {
+    pub(super) fn serve(mut self, serving: &Serving) -> io::Result<()> {
         if self.share.is_bound
             && let [queue] = self.share.queues[..]
         {
@@ -84,7 +87,7 @@ impl RingThread {
             }
         }
         let mut buffer = Arc::new(serving.memory.first());
-        let mut answered = Vec::new();
+        let (mut answered, mut has_served) = (Vec::new(), false);
         loop {
             let is_over = self.outbox.take_before_sleep(&mut answered);
             if is_over && self.ring.lent_count() == 0 {
@@ -97,8 +100,13 @@ impl RingThread {
                 match event {
                     // The outbox is looked into anyway.
                     Event::Woken | Event::Ended => {}
+                    // Nobody would answer the request that the entry had.
+                    Event::Refused(error) if has_served => return Err(error.into()),
+                    // The kernel sends all requests through `/dev/fuse` then.
+                    Event::Refused(_) => {}
                     Event::Request(entry) => {
-                        buffer = match self.start(entry, buffer, &serving)? {
+                        has_served = true;
+                        buffer = match self.start(entry, buffer, serving)? {
                             Some(buffer) => buffer,
                             // The connection has ended while this waited for memory.
                             None => Arc::new(serving.memory.first()),
@@ -130,6 +138,12 @@ impl RingThread {
         serving: &Serving,
     ) -> io::Result<Option<Buffer>> {
         let Serving { server, device, memory, .. } = serving;
+        if Arc::strong_count(&buffer) > 1 {
+            // A write has it still, and this may have to wait: no reply waits with it.
+            let mut answered = self.outbox.take();
+            self.give_back(&mut answered, device)?;
+            self.ring.submit()?;
+        }
         let Some(mut buffer) = memory.next(buffer, || !device.is_connected()) else {
             return Ok(None);
         };

@@ -10,13 +10,13 @@
 use super::entry::Entry;
 use super::kernel::{Event, KernelRing};
 use super::pending::{Outbox, Pending};
+use super::queues;
 use crate::abi::{InHeader, opcode};
 use crate::connection::Connection;
 use crate::device::Device;
 use crate::request::{Buffer, Request};
 use crate::request_memory::{MountMemory, Reserved};
 use crate::server::Server;
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io;
 use std::sync::Arc;
 use zerocopy::FromBytes as _;
@@ -67,6 +67,7 @@ struct Queue {
 impl RingThread {
     /// On the thread itself.
     pub(super) fn new(share: Share, outbox: Arc<Outbox>) -> io::Result<Self> {
+        queues::may_choose()?;
         let ring = KernelRing::new(outbox.counter())?;
         let queue = |number: &u16| Queue { number: *number, entries: 0, waiting: 0 };
         let queues = share.queues.iter().map(queue).collect();
@@ -79,7 +80,7 @@ impl RingThread {
             && let [queue] = self.share.queues[..]
         {
             // Elsewhere it is slower, and right.
-            let _best_effort = run_on(queue);
+            let _best_effort = queues::bind(queue);
         }
         for _ in 0..self.share.entries {
             for queue in 0..self.queues.len() {
@@ -180,12 +181,7 @@ impl RingThread {
         // Whether a request came while the kernel had no entry is not known here. The kernel counts
         // its own up from 0, by 2.
         let number = RETRIEVE_NUMBERS | u64::from(queue) << 40 | (self.slots as u64) << 1;
-        let before = sched_getaffinity(None)?;
-        // A processor that cannot be had has no programs that wait.
-        if run_on(queue).is_ok() {
-            device.retrieve_nothing(number);
-            sched_setaffinity(None, &before)?;
-        }
+        queues::on(queue, || device.retrieve_nothing(number));
         Ok(())
     }
 
@@ -197,11 +193,4 @@ impl RingThread {
         queue.entries += 1;
         self.ring.register(device, entry)
     }
-}
-
-/// Has this thread run on one processor.
-fn run_on(processor: u16) -> rustix::io::Result<()> {
-    let mut set = CpuSet::new();
-    set.set(usize::from(processor));
-    sched_setaffinity(None, &set)
 }

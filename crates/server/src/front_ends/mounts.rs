@@ -329,6 +329,9 @@ impl Mounts {
             drop(mounted);
             return Err(AdminError::new(Code::Failed, "cannot mount at", place).because(cause));
         }
+        if mounted.mount.is_over_io_uring() {
+            tracing::info!(mountpoint = place, "the kernel sends its requests over io_uring");
+        }
         // A mount that was unmounted from outside may still be held under this name.
         let before = held.mounted.insert(place.to_owned(), mounted);
         held.lingering.extend(before);

@@ -39,11 +39,13 @@ impl RequestMemory {
         Arc::new(Self { bytes_max, used, reserved, freed: Condvar::new() })
     }
 
-    /// Takes memory for as long as a mount lasts; none if that is too much.
+    /// Takes memory for as long as a mount lasts; none if that is too much. All mounts together have
+    /// half of the memory for that, and each half of what is left of it, so that there is some for
+    /// the next one.
     pub(crate) fn reserve(self: &Arc<Self>, bytes: usize) -> Option<Reserved> {
         let mut used = self.used.lock();
         let mut reserved = self.reserved.lock();
-        if bytes > self.bytes_max / 4 || *reserved + bytes > self.bytes_max / 2 {
+        if bytes > (self.bytes_max / 2 - *reserved) / 2 {
             return None;
         }
         *used += bytes;
@@ -217,13 +219,13 @@ mod tests {
     #[test]
     fn mounts_reserve_half_of_the_memory_in_all() {
         let memory = RequestMemory::new(8 * BYTES);
-        assert!(memory.reserve(2 * BYTES + 1).is_none(), "one has a quarter");
+        assert!(memory.reserve(2 * BYTES + 1).is_none(), "half of the half");
         let first = memory.reserve(2 * BYTES).unwrap();
-        let second = memory.reserve(2 * BYTES).unwrap();
-        assert!(memory.reserve(1).is_none());
-        assert_eq!(*memory.used.lock(), 4 * BYTES);
+        assert!(memory.reserve(BYTES + 1).is_none());
+        let second = memory.reserve(BYTES).unwrap();
+        assert_eq!(*memory.used.lock(), 3 * BYTES);
         drop(first);
-        let third = memory.reserve(2 * BYTES);
+        let third = memory.reserve(BYTES);
         assert!(third.is_some());
         drop((second, third));
         assert_eq!((*memory.used.lock(), *memory.reserved.lock()), (0, 0));

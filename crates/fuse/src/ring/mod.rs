@@ -40,11 +40,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use thread::{RingThread, Share};
 
-/// Entries of a queue by default: requests of one processor that are under way at once. As many
-/// threads as a processor runs well at once are served without waiting for each other.
-const ENTRIES_DEFAULT: usize = 8;
-/// Fewest entries of a queue.
-const ENTRIES_MIN: usize = 2;
+/// Most entries of a queue: requests of one processor that are under way at once. The service has
+/// that many to keep disks busy with; beyond them the kernel keeps requests.
+const ENTRIES_MAX: usize = 32;
+/// Fewest entries of a queue. With less memory a mount is better off without rings: programs of a
+/// processor would wait for each other.
+const ENTRIES_MIN: usize = 4;
 /// Most threads: see `THREADS_MAX`.
 const THREADS_MAX: usize = 8;
 /// Smallest transfer: an entry has room for the largest extended attribute, too.
@@ -83,7 +84,7 @@ impl Rings {
         let payload_bytes = transfer_bytes as usize;
         let each_bytes = entry::entry_bytes(payload_bytes) * usize::from(queues);
         let fits = |entries: &usize| memory.reserve(entries * each_bytes);
-        let mut counts = (ENTRIES_MIN..=ENTRIES_DEFAULT).rev();
+        let mut counts = (ENTRIES_MIN..=ENTRIES_MAX).rev();
         let (entries, reserved) = counts.find_map(|entries| Some((entries, fits(&entries)?)))?;
         let reserved = Arc::new(reserved);
         let threads = threads::parallelism().min(usize::from(queues)).min(THREADS_MAX);

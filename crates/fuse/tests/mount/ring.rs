@@ -18,8 +18,8 @@ use std::process::Command;
 use std::sync::Arc;
 
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
-/// Entries of a queue: requests of a processor that are under way at once.
-const ENTRIES: usize = 8;
+/// Most entries of a queue: requests of a processor that are under way at once.
+const ENTRIES_MAX: usize = 32;
 const MEBIBYTE: usize = 1 << 20;
 
 /// Runs `mount` while the switch is on. None, with a reason printed, where it cannot be turned on.
@@ -197,7 +197,7 @@ fn regression_any_number_of_programs_waits_for_locks_and_the_others_go_on() {
         bound
     };
     shared.lock(Mode::Exclusive, 0, 9).unwrap();
-    let waits = ENTRIES * 3;
+    let waits = ENTRIES_MAX + 8;
     let many = format!("for i in $(seq {waits}); do flock file true & done; wait");
     for _ in 0..3 {
         let mut waiting = bound(&many).spawn().unwrap();

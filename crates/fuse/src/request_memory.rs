@@ -39,9 +39,9 @@ impl RequestMemory {
         Arc::new(Self { bytes_max, used, reserved, freed: Condvar::new() })
     }
 
-    /// Takes memory for as long as a mount lasts; none if that is too much. All mounts together have
-    /// half of the memory for that, and each half of what is left of it, so that there is some for
-    /// the next one.
+    /// Takes memory for as long as a mount lasts; none if that is too much. All mounts together
+    /// have half of the memory for that, and each half of what is left of it, so that there is some
+    /// for the next one.
     pub(crate) fn reserve(self: &Arc<Self>, bytes: usize) -> Option<Reserved> {
         let mut used = self.used.lock();
         let mut reserved = self.reserved.lock();

@@ -18,8 +18,8 @@ use zerocopy::IntoBytes as _;
 
 /// Commands that are submitted at a time: one for each entry of a queue.
 const SUBMISSIONS_MAX: u32 = 64;
-/// Answers that have room until they are taken: more than a thread has entries, but for many waiting
-/// locks. The kernel keeps what has no room.
+/// Answers that have room until they are taken: more than a thread has entries, but for many
+/// waiting locks. The kernel keeps what has no room.
 const ANSWERS_MAX: u32 = 4096;
 /// Marks the answers to the poll of the counter that wakes the thread.
 const WAKE: u64 = u64::MAX;

@@ -106,7 +106,8 @@ fn write_and_read(file: &File, start: usize, bytes_max: usize, seed: u64) {
     assert!(all == model, "in the end");
 }
 
-/// Programs write and read one file at the same time, each its own part, and each a file of its own.
+/// Programs write and read one file at the same time, each its own part, and each a file of its
+/// own.
 fn check_content(fixture: &Fixture, flags: OFlags) {
     const THREADS: usize = 12;
     const PART: usize = 2 * MEBIBYTE;

@@ -5,7 +5,7 @@
 //! goes to the descriptor that its request was read from.
 
 use crate::abi::{
-    InvalidateInodeOut, NOTIFY_INVALIDATE_INODE, NOTIFY_RETRIEVE, OutHeader, ROOT_NODE, RetrieveOut,
+    InvalidateInodeOut, NOTIFY_INVALIDATE_INODE, NOTIFY_RETRIEVE, OutHeader, RetrieveOut,
 };
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
@@ -96,12 +96,12 @@ impl Device {
     }
 
     /// Has the kernel make a request on the queue of the processor that this runs on. It brings
-    /// nothing that is wanted, and what it is answered does not matter. It has a number that no
-    /// other request has.
-    pub(crate) fn retrieve_nothing(&self, unique: u64) {
+    /// nothing that is wanted, and what it is answered does not matter. It is about a regular file,
+    /// and has a number that no other request has.
+    pub(crate) fn retrieve_nothing(&self, node: u64, unique: u64) {
         let length = (size_of::<OutHeader>() + size_of::<RetrieveOut>()) as u32;
         let header = OutHeader { length, error: NOTIFY_RETRIEVE, unique: 0 };
-        let body = RetrieveOut { unique, node: ROOT_NODE, ..RetrieveOut::default() };
+        let body = RetrieveOut { unique, node, ..RetrieveOut::default() };
         self.send(&[IoSlice::new(header.as_bytes()), IoSlice::new(body.as_bytes())]);
     }
 

@@ -152,23 +152,26 @@ impl RingThread {
         let (slot, queue) = (entry.slot, entry.queue);
         let length = entry.take_request(room);
         let unique = entry.commit;
-        let waits = InHeader::read_from_prefix(room)
-            .is_ok_and(|(header, _)| length.is_some() && header.opcode == opcode::SETLKW);
-        entry.waits = waits;
+        let header = length.and_then(|_| InHeader::read_from_prefix(room).ok());
+        let waits_for = header
+            .filter(|(header, _)| header.opcode == opcode::SETLKW)
+            .map(|(header, _)| header.node);
+        entry.waits = waits_for.is_some();
         let pending = Pending::new(entry, unique, &self.outbox, device);
         if let Some(length) = length
             && let Some(request) = Request::parse(&buffer, length, pending)
         {
             server.dispatch(request);
         }
-        if waits {
-            self.widen(queue, slot, device)?;
+        if let Some(file) = waits_for {
+            self.widen((queue, slot), file, device)?;
         }
         Ok(Some(buffer))
     }
 
-    /// A request of a queue may wait for long: there has to be an entry for others.
-    fn widen(&mut self, queue: u16, slot: usize, device: &Device) -> io::Result<()> {
+    /// A request of a queue may wait for long for a lock of a file: there has to be an entry for
+    /// others.
+    fn widen(&mut self, (queue, slot): (u16, usize), file: u64, device: &Device) -> io::Result<()> {
         let place = self.queues.iter().position(|own| own.number == queue);
         let Some((place, own)) = place.and_then(|at| Some((at, self.queues.get_mut(at)?))) else {
             unreachable!("an entry is of a queue of this thread")
@@ -181,7 +184,7 @@ impl RingThread {
         // Whether a request came while the kernel had no entry is not known here. The kernel counts
         // its own up from 0, by 2.
         let number = RETRIEVE_NUMBERS | u64::from(queue) << 40 | (self.slots as u64) << 1;
-        queues::on(queue, || device.retrieve_nothing(number));
+        queues::on(queue, || device.retrieve_nothing(file, number));
         Ok(())
     }
 

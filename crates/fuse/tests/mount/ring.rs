@@ -4,18 +4,21 @@
 
 use super::life::check_real_programs;
 use super::locks::{Shared, shared};
+use super::write_back::HANGS_AFTER;
 use super::{Fixture, call, run};
 use file_service::{Caller, FileService as _, calls};
 use fuse::{MountOptions, RequestMemory};
 use locks::Mode;
 use platform::thread::spawn;
 use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::thread::{CpuSet, sched_setaffinity};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Seek as _, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Barrier};
 
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 /// Most entries of a queue: requests of a processor that are under way at once.
@@ -211,6 +214,50 @@ fn regression_any_number_of_programs_waits_for_locks_and_the_others_go_on() {
         shared.nothing_is_held();
         shared.lock(Mode::Exclusive, 0, 9).unwrap();
     }
+}
+
+/// Has this thread run on the first processor only, before all threads of lower `priority` there.
+fn run_first(priority: i32) {
+    let mut first = CpuSet::new();
+    first.set(0);
+    sched_setaffinity(None, &first).unwrap();
+    let parameters = libc::sched_param { sched_priority: priority };
+    // SAFETY: the structure is the kernel's, and lives as long as the call.
+    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
+    assert_eq!(result, 0);
+}
+
+/// All entries of a processor are taken by waits before the ring's thread comes to run, and a write
+/// is behind them. The kernel does not look for it by itself when there are entries again.
+#[test]
+fn regression_a_request_that_came_while_there_was_no_entry_is_served() {
+    let Some(shared) = with_locks() else { return };
+    let waits = ENTRIES_MAX + 8;
+    let holder = shared.open();
+    holder.lock().unwrap();
+    let other = File::create(shared.fixture.at("other")).unwrap();
+    let begin = Arc::new(Barrier::new(waits + 1));
+    let wait = |_| {
+        let (file, begin) = (shared.open(), Arc::clone(&begin));
+        let body = move || {
+            begin.wait();
+            run_first(3);
+            file.lock().unwrap();
+        };
+        spawn("waits", body).unwrap()
+    };
+    let waiting: Vec<_> = (0..waits).map(wait).collect();
+    let (written, told) = channel();
+    let write = move || {
+        begin.wait();
+        run_first(2);
+        written.send(other.write_all_at(b"x", 0).is_ok()).unwrap();
+    };
+    let writing = spawn("writes", write).unwrap();
+    assert_eq!(told.recv_timeout(HANGS_AFTER), Ok(true));
+    holder.unlock().unwrap();
+    waiting.into_iter().chain([writing]).for_each(|thread| thread.join().unwrap());
+    shared.nothing_is_held();
 }
 
 #[test]

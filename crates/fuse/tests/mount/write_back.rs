@@ -23,7 +23,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, SystemTime};
 
 /// After so long nothing comes any more.
-const HANGS_AFTER: Duration = Duration::from_secs(60);
+pub(super) const HANGS_AFTER: Duration = Duration::from_secs(60);
 
 /// A service that tells what it is asked.
 struct Watched {

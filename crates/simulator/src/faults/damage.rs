@@ -98,6 +98,8 @@ fn damage_block(machine: &mut Machine<'_>) -> Option<VolumeId> {
         return None;
     }
     let (at, (_, disk, block)) = blocks[machine.choices.index(blocks.len())].clone();
+    // Behind the data may be the log, whose blocks can look like a region's checksums.
+    let place = pvbn_of(machine, &disk, block)?;
     machine.trace.note(format!("disk {disk} cannot read block {block}: {at:?}"));
     machine.trace.meet(match at {
         VolumeBlock { is_container: true, .. } => "damage: a container map",
@@ -106,7 +108,6 @@ fn damage_block(machine: &mut Machine<'_>) -> Option<VolumeId> {
         _ => "damage: a node that cannot be read",
     });
     machine.world.fail_block(&disk, block);
-    let place = pvbn_of(machine, &disk, block);
     let file = (!at.is_metafile()).then_some(InodeNumber(at.inode));
     machine.damages.add((VolumeId(at.volume), file), at.is_container, place);
     Some(VolumeId(at.volume))

@@ -39,9 +39,9 @@ impl Damages {
         &mut self,
         (volume, file): (VolumeId, Option<InodeNumber>),
         is_container: bool,
-        place: Option<Pvbn>,
+        place: Pvbn,
     ) {
-        self.places.extend(place);
+        self.places.insert(place);
         self.blocks += 1;
         match file {
             None => self.metafiles.insert(volume),

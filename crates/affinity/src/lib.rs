@@ -48,6 +48,6 @@ mod shuttle_tests;
 pub use access::{Above, Access};
 pub use counters::{Counters, KindCounters};
 pub use hierarchy::{AffinityId, AffinityKind};
-pub use message::{Message, Outcome, Starter, Waker};
+pub use message::{Carrier, Message, Outcome, Parcel, Starter, Waker};
 pub use partition::Partition;
-pub use scheduler::Scheduler;
+pub use scheduler::{HeldTurn, Scheduler};

@@ -3,6 +3,12 @@
 //! Invariants: a message that needs something that is not in memory returns
 //! [`Outcome::Suspend`] before it has changed anything, and runs again from the top when woken.
 //! A message that was suspended is owned by its [`Waker`], which puts it back even when dropped.
+//! A [`Parcel`] arrives once, and then is queued as without a [`Carrier`]; a waker that is dropped
+//! does without the carrier, for that is a bug that is to be seen at once.
+//!
+//! A carrier is for models in which a run takes modelled time. In production a message is in its
+//! affinity's queue as soon as it is sent. A model runs the code in no time, and has to hold back
+//! what a run sends until the moment at which the run would have sent it.
 
 use crate::AffinityId;
 use crate::access::Access;
@@ -57,6 +63,53 @@ pub(crate) struct Queued {
     pub(crate) message: Box<dyn Message>,
 }
 
+/// Decides when messages arrive ([`crate::Scheduler::carry_with`]).
+pub trait Carrier: Send + Sync {
+    /// Takes a parcel. It may arrive at once, later, or on another thread.
+    fn carry(&self, parcel: Parcel);
+}
+
+/// What is on its way.
+pub(crate) enum Load {
+    Sent(AffinityId, Box<dyn Message>),
+    Woken(AffinityId, Queued),
+    /// In the order of their arrival at the scheduler.
+    WokenTogether(Vec<(AffinityId, Queued)>),
+}
+
+/// Messages that were sent or woken and are not queued yet.
+#[must_use = "messages are lost if it does not arrive"]
+pub struct Parcel {
+    scheduler: Arc<Inner>,
+    load: Load,
+}
+
+impl Parcel {
+    pub(crate) const fn new(scheduler: Arc<Inner>, load: Load) -> Self {
+        Self { scheduler, load }
+    }
+
+    /// Queues the messages.
+    ///
+    /// # Panics
+    /// If the affinity of one is gone.
+    pub fn arrive(self) {
+        match self.load {
+            Load::Sent(affinity, message) => self.scheduler.arrive(affinity, message),
+            Load::Woken(affinity, message) => {
+                self.scheduler.wake(affinity, message, false);
+            }
+            Load::WokenTogether(messages) => self.scheduler.wake_all(messages),
+        }
+    }
+}
+
+impl fmt::Debug for Parcel {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Parcel")
+    }
+}
+
 /// Owns a suspended message. Dropping it without a wake is a bug: it is counted, a debug build
 /// panics, and the message is queued again all the same.
 pub struct Waker {
@@ -74,7 +127,7 @@ impl Waker {
     /// front of those that came after it, behind those that came before it and are queued.
     pub fn wake(mut self) {
         if let Some(message) = self.message.take() {
-            self.scheduler.wake(self.affinity, message, false);
+            self.scheduler.bring_back(Load::Woken(self.affinity, message));
         }
     }
 
@@ -91,7 +144,7 @@ impl Waker {
         let same = wakers.iter().all(|waker| Arc::ptr_eq(&waker.scheduler, &scheduler));
         assert!(same, "wakers of several schedulers");
         let queued = |waker: &mut Self| Some((waker.affinity, waker.message.take()?));
-        scheduler.wake_all(wakers.iter_mut().filter_map(queued).collect());
+        scheduler.bring_back(Load::WokenTogether(wakers.iter_mut().filter_map(queued).collect()));
     }
 }
 

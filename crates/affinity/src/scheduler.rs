@@ -2,7 +2,8 @@
 //!
 //! Drivers: [`Scheduler::worker_loop`] for the threads of production, [`Scheduler::send_direct`]
 //! for a thread that has a message and may run it itself, [`Scheduler::run_one`] for the
-//! simulator. They can be mixed.
+//! simulator, [`Scheduler::hold_one`] for a model in which a run takes modelled time. They can be
+//! mixed. Where a [`Carrier`] is set, it decides when a message reaches its affinity.
 //!
 //! Invariants: the lock is held for a few steps of `state` and never while a message, a starter
 //! or a drop runs. Exclusion never depends on which thread drives; the mark of a thread that is
@@ -15,7 +16,7 @@
 //! a process that serves ends on panic.
 
 use crate::counters::Counters;
-use crate::message::{Message, Outcome, Queued, Starter, Waker};
+use crate::message::{Carrier, Load, Message, Outcome, Parcel, Queued, Starter, Waker};
 use crate::state::State;
 use crate::sync::{Condvar, Inside, Mutex, MutexGuard};
 use crate::{Access, AffinityId, AffinityKind};
@@ -23,8 +24,8 @@ use platform::Clock;
 use platform::mutation::{self, Rule};
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 type Batch = VecDeque<Queued>;
 
@@ -33,6 +34,7 @@ pub(crate) struct Inner {
     work: Condvar,
     root: AffinityId,
     clock: Arc<dyn Clock>,
+    carrier: OnceLock<Arc<dyn Carrier>>,
 }
 
 /// Runs messages in affinities. A handle: clones are the same scheduler.
@@ -46,6 +48,35 @@ struct Turn {
     busy_nanoseconds: u64,
     /// The last message, unless it was done.
     unfinished: Option<(Queued, Outcome)>,
+}
+
+/// A message has run, and its affinity is still taken ([`Scheduler::hold_one`]).
+#[must_use = "the affinity is taken until the turn ends"]
+pub struct HeldTurn {
+    scheduler: Arc<Inner>,
+    turn: Turn,
+}
+
+impl HeldTurn {
+    /// The affinity that is taken.
+    #[must_use]
+    pub const fn affinity(&self) -> AffinityId {
+        self.turn.affinity
+    }
+
+    /// Gives the affinity back. What a message that waits has to have started is started here.
+    pub fn end(self) {
+        let mut state = self.scheduler.state.lock();
+        let after = self.turn.settle(&mut state, &mut Batch::new(), false);
+        self.scheduler.unlock(state);
+        self.scheduler.finish(after);
+    }
+}
+
+impl fmt::Debug for HeldTurn {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "HeldTurn({})", self.turn.affinity)
+    }
 }
 
 /// What is left to do after a turn, outside the lock.
@@ -74,7 +105,17 @@ impl Scheduler {
             work: Condvar::new(),
             root: AffinityId::root(number),
             clock,
+            carrier: OnceLock::new(),
         }))
+    }
+
+    /// Hands each message that is sent or woken from now on to `carrier`, which has it arrive in
+    /// its own time. No affinity may be removed while a message is on its way there.
+    ///
+    /// # Panics
+    /// If there is a carrier already.
+    pub fn carry_with(&self, carrier: Arc<dyn Carrier>) {
+        assert!(self.0.carrier.set(carrier).is_ok(), "a scheduler has one carrier");
     }
 
     /// The Serial affinity.
@@ -114,10 +155,10 @@ impl Scheduler {
     /// # Panics
     /// If the affinity is gone.
     pub fn send(&self, affinity: AffinityId, message: Box<dyn Message>) {
-        let mut state = self.0.state.lock();
-        let refused = state.push_new(affinity, message);
-        self.0.unlock(state);
-        drop(refused);
+        match self.0.carrier.get() {
+            Some(carrier) => carrier.carry(self.0.parcel(Load::Sent(affinity, message))),
+            None => self.0.arrive(affinity, message),
+        }
     }
 
     /// Queues a message like [`Self::send`], or gives it back if the affinity is gone: for senders
@@ -134,6 +175,11 @@ impl Scheduler {
         if !state.is_live(affinity) {
             return Err(message);
         }
+        if self.0.carrier.get().is_some() {
+            drop(state);
+            self.send(affinity, message);
+            return Ok(());
+        }
         let refused = state.push_new(affinity, message);
         self.0.unlock(state);
         drop(refused);
@@ -141,12 +187,12 @@ impl Scheduler {
     }
 
     /// Runs a message at once on the calling thread if its affinity is free and has nothing
-    /// queued, and else queues it. From inside a message it always queues.
+    /// queued, and else queues it. From inside a message, or with a carrier, it always queues.
     ///
     /// # Panics
     /// If the affinity is gone.
     pub fn send_direct(&self, affinity: AffinityId, message: Box<dyn Message>) {
-        if Inside::is_inside() {
+        if Inside::is_inside() || self.0.carrier.get().is_some() {
             return self.send(affinity, message);
         }
         let mut state = self.0.state.lock();
@@ -224,16 +270,21 @@ impl Scheduler {
     /// # Panics
     /// If the chooser's answer is out of range.
     pub fn run_one_of(&self, choose: &mut dyn FnMut(&[AffinityId]) -> usize) -> bool {
+        self.hold_one(choose).map(HeldTurn::end).is_some()
+    }
+
+    /// Like [`Self::run_one_of`], but the affinity stays taken until the caller ends the turn: for
+    /// a model in which the run takes modelled time.
+    ///
+    /// # Panics
+    /// If the chooser's answer is out of range.
+    pub fn hold_one(&self, choose: &mut dyn FnMut(&[AffinityId]) -> usize) -> Option<HeldTurn> {
         let mut batch = Batch::new();
         let mut state = self.0.state.lock();
-        let Some(affinity) = state.pick_chosen(choose, &mut batch) else { return false };
+        let affinity = state.pick_chosen(choose, &mut batch)?;
         self.0.unlock(state);
         let turn = self.0.run(affinity, None, &mut batch);
-        let mut state = self.0.state.lock();
-        let after = turn.settle(&mut state, &mut batch, false);
-        self.0.unlock(state);
-        self.0.finish(after);
-        true
+        Some(HeldTurn { scheduler: Arc::clone(&self.0), turn })
     }
 
     /// Runs messages, first in first out, until none can run; returns how many it ran.
@@ -357,6 +408,27 @@ impl Inner {
     fn notify(&self, wakeups: usize) {
         for _ in 0..wakeups {
             self.work.notify_one();
+        }
+    }
+
+    fn parcel(self: &Arc<Self>, load: Load) -> Parcel {
+        Parcel::new(Arc::clone(self), load)
+    }
+
+    /// Queues a message that was sent.
+    pub(crate) fn arrive(&self, affinity: AffinityId, message: Box<dyn Message>) {
+        let mut state = self.state.lock();
+        let refused = state.push_new(affinity, message);
+        self.unlock(state);
+        drop(refused);
+    }
+
+    /// Queues suspended messages again, or has the carrier bring them.
+    pub(crate) fn bring_back(self: &Arc<Self>, load: Load) {
+        let parcel = self.parcel(load);
+        match self.carrier.get() {
+            Some(carrier) => carrier.carry(parcel),
+            None => parcel.arrive(),
         }
     }
 

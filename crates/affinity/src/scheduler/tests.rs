@@ -415,3 +415,48 @@ fn workers_run_everything_and_return_at_shutdown() {
         .exclusive(|access| cells.iter().map(|cell| *cell.read(access)).sum::<u64>());
     assert_eq!(total, MESSAGES);
 }
+
+#[test]
+fn a_held_turn_keeps_its_affinity_until_it_ends() {
+    let world = world();
+    world.scheduler.send(world.logical, world.step("first"));
+    world.scheduler.send(world.logical, world.step("second"));
+    world.scheduler.send(world.stripes[0], world.step("beneath"));
+    let turn = world.scheduler.hold_one(&mut |_| 0).unwrap();
+    assert_eq!(turn.affinity(), world.logical);
+    assert_eq!(world.trail(), ["first"]);
+    assert!(world.scheduler.hold_one(&mut |_| 0).is_none(), "all else is shut out");
+    turn.end();
+    world.scheduler.run_until_idle();
+    assert_eq!(world.trail(), ["beneath", "second"]);
+}
+
+/// Keeps what it is given.
+#[derive(Default)]
+struct Keeps(Lock<Vec<Parcel>>);
+
+impl Carrier for Keeps {
+    fn carry(&self, parcel: Parcel) {
+        self.0.lock().push(parcel);
+    }
+}
+
+#[test]
+fn a_carrier_decides_when_messages_arrive() {
+    let world = world();
+    let keeps = Arc::new(Keeps::default());
+    world.scheduler.carry_with(Arc::clone(&keeps) as _);
+    let (message, wakers) = world.waiter("woken");
+    world.scheduler.send(world.logical, message);
+    world.scheduler.send_direct(world.volume, world.step("direct"));
+    assert!(world.scheduler.try_send(world.stripes[0], world.step("tried")).is_ok());
+    assert_eq!(world.scheduler.run_until_idle(), 0);
+    keeps.0.lock().drain(..).for_each(Parcel::arrive);
+    assert_eq!(world.scheduler.run_until_idle(), 3);
+    wakers.recv().unwrap().wake();
+    assert_eq!(world.scheduler.run_until_idle(), 0);
+    assert!(!world.scheduler.is_idle(), "it is suspended until it arrives");
+    keeps.0.lock().drain(..).for_each(Parcel::arrive);
+    assert_eq!(world.scheduler.run_until_idle(), 1);
+    assert_eq!(world.trail(), ["direct", "tried", "woken"]);
+}

@@ -9,6 +9,7 @@
 //! | [`start()`] | the time until a node serves again, killed or stopped |
 //! | [`fuse()`] | a mount of ours beside a FUSE file system that does nothing |
 //! | [`freespace()`] | what the choice of free space costs drives, modelled, beside FreeSpace |
+//! | [`model()`] | the engine on more cores and disks than this machine has, in modelled time |
 //! | [`run_operation`] | single operations, for tools that count instructions |
 //!
 //! Invariants: a figure is the median of several rounds, printed with the lowest and the highest;
@@ -26,6 +27,7 @@ mod latency;
 mod leftovers;
 mod machine;
 mod memory;
+mod model;
 mod nfs;
 mod node;
 mod numbers;
@@ -44,6 +46,10 @@ pub use fuse::fuse;
 pub use latency::Latencies;
 pub use leftovers::{Scratch, clean_up_and_exit};
 pub use machine::Machine;
+pub use model::{
+    Bound, Direction, Medium, ModelBench, ModelReport, ModelRound, ModelRow, PhaseShare, Shape,
+    Shares, model,
+};
 pub use nfs::{
     NfsBench, StartBench, compare_nfs, compare_streams, listing, nfs, peer_missing, serve_nothing,
     start, streams, strip_chart,

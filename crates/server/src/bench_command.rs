@@ -13,8 +13,9 @@ use bench::{
 use cli::output::Output;
 use cli::table::{Column, Table};
 use cli::{
-    BenchCommand, BenchCompareCommand, BenchEngineArguments, BenchFuseArguments, BenchNfsArguments,
-    BenchNodeArguments, BenchRaidArguments, BenchStartArguments, BenchStreamsArguments,
+    BenchCommand, BenchCompareCommand, BenchEngineArguments, BenchFuseArguments,
+    BenchModelArguments, BenchNfsArguments, BenchNodeArguments, BenchRaidArguments,
+    BenchStartArguments, BenchStreamsArguments,
 };
 use platform::thread::spawn;
 use serde_json::{Value, json};
@@ -29,6 +30,7 @@ use std::process::Command;
 
 mod big;
 mod freespace;
+mod model;
 
 /// In the environment of this program once it is in namespaces of its own.
 const APART: &str = "STROOP_BENCH_APART";
@@ -61,6 +63,7 @@ pub(crate) fn run(command: &BenchCommand) -> Result<Output, AdminError> {
         }
         BenchCommand::Start(arguments) => run_start(arguments)?,
         BenchCommand::Big(arguments) => return big::run(arguments),
+        BenchCommand::Model(arguments) => return run_model(arguments),
         BenchCommand::NfsLimit => return Err(run_limit()),
     };
     Ok(output(&report))
@@ -101,6 +104,12 @@ fn run_engine(arguments: &BenchEngineArguments) -> Result<Report, AdminError> {
     let directory = scratch.path().to_owned();
     let bench = EngineBench { directory, file: file_size, memory, depth, rounds, workers };
     engine(&bench, &mut progress).map_err(failed)
+}
+
+fn run_model(arguments: &BenchModelArguments) -> Result<Output, AdminError> {
+    let bench = model::bench(arguments).map_err(failed)?;
+    let report = bench::model(&bench, &mut progress).map_err(failed)?;
+    Ok(model::output(&report, head(&report.machine), &machine(&report.machine)))
 }
 
 fn run_raid(arguments: &BenchRaidArguments) -> Result<Report, AdminError> {

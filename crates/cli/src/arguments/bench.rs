@@ -1,6 +1,6 @@
 //! What `stroop bench` takes.
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,6 +11,8 @@ use units::ByteSize;
 pub enum BenchCommand {
     /// The engine on file-backed disks of its own: creates, reads and writes
     Engine(BenchEngineArguments),
+    /// The engine on more cores and disks than there are, in modelled time: what saturates first
+    Model(BenchModelArguments),
     /// A node over NFS on the loopback, beside a server that does nothing
     Nfs {
         /// What to run.
@@ -175,6 +177,56 @@ pub struct BenchEngineArguments {
     pub workers: usize,
 }
 
+/// `stroop bench model`.
+#[derive(Args, Clone, Debug)]
+pub struct BenchModelArguments {
+    /// Counts of cores, with commas between; each has as many workers
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 4, 16], value_parser = parse_count)]
+    pub cores: Vec<usize>,
+    /// Counts of disks, with commas between; one alone has no parity, others are raid4
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 2, 4, 8, 12, 24], value_parser = parse_count)]
+    pub disks: Vec<usize>,
+    /// Disks of a group at most, the one of parity included
+    #[arg(long, value_name = "N", default_value_t = 12, value_parser = parse_group)]
+    pub group_size: usize,
+    /// What the disks are: nvme (2 GB/s written, 3 GB/s read) or sata (0.5 GB/s)
+    #[arg(long, value_name = "KIND", default_value = "nvme")]
+    pub medium: ModelMedium,
+    /// What all streams together write and read again; its metadata stays in memory
+    #[arg(long, value_name = "SIZE", default_value = "2G")]
+    pub size: ByteSize,
+    /// Memory of the engine for caches and buffers; it is really taken
+    #[arg(long, value_name = "SIZE", default_value = "1G")]
+    pub memory: ByteSize,
+    /// Volumes
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = parse_count)]
+    pub volumes: usize,
+    /// Files of each volume; each is written and read by a client of its own
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = parse_count)]
+    pub files: usize,
+    /// Requests that each client has under way
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = parse_count)]
+    pub depth: usize,
+    /// Size of a request
+    #[arg(long, value_name = "SIZE", default_value = "256K")]
+    pub request_size: ByteSize,
+    /// Threads that run completions of disks; a node has 2
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = parse_count)]
+    pub completion_threads: usize,
+    /// Rounds of each case; the median counts
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = parse_count)]
+    pub rounds: usize,
+}
+
+/// What the disks of a model are.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ModelMedium {
+    /// Flash on PCIe.
+    Nvme,
+    /// Flash on SATA.
+    Sata,
+}
+
 /// `stroop bench raid`.
 #[derive(Args, Clone, Debug)]
 pub struct BenchRaidArguments {
@@ -266,5 +318,12 @@ fn parse_count(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(count @ 1..=1024) => Ok(count),
         _ => Err("a number from 1 to 1024".to_owned()),
+    }
+}
+
+fn parse_group(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count @ 2..=32) => Ok(count),
+        _ => Err("a number from 2 to 32".to_owned()),
     }
 }

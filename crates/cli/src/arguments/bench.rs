@@ -192,7 +192,7 @@ pub struct BenchModelArguments {
     /// What the disks are: nvme (2 GB/s written, 3 GB/s read) or sata (0.5 GB/s)
     #[arg(long, value_name = "KIND", default_value = "nvme")]
     pub medium: ModelMedium,
-    /// What all streams together write and read again; its metadata stays in memory
+    /// What all streams together write and read again; twice the memory, so that disks are read
     #[arg(long, value_name = "SIZE", default_value = "2G")]
     pub size: ByteSize,
     /// Memory of the engine for caches and buffers; it is really taken

@@ -45,10 +45,11 @@ const GUARANTEED_SHARE: u64 = 2;
 /// A consistency point begins when an aggregate has used this share of what it may have: the other
 /// half is for operations while it runs.
 const BEGIN_SHARE: u64 = 2;
-/// Blocks that an operation changes at most that finds room where larger ones do not.
-const SMALL_BLOCKS_MAX: u64 = 8;
-/// The share of the cap that larger operations leave: what others change while a consistency point
-/// is written, some thousand blocks of a gigabyte of memory.
+/// An operation that changes at most so many blocks may use what larger ones leave: fewer than the
+/// smallest piece in which clients send a stream, 32 KiB.
+const SMALL_BLOCKS_MAX: u64 = 7;
+/// The share of the cap that larger operations leave of the common part: what others change while
+/// a consistency point is written, some 2,600 blocks of a node with a gigabyte of memory.
 const SMALL_SHARE: u64 = 16;
 /// Clean inodes that each volume keeps in memory unless the node has less room.
 const INODES_PER_VOLUME_MAX: u64 = 100_000;
@@ -185,9 +186,9 @@ impl NodeMemory {
     }
 
     /// Whether no operation of an aggregate may change anything, or none that leaves `left` of the
-    /// memory to others.
+    /// common part to others.
     fn is_full(&self, share: &Arc<Share>, left: u64) -> bool {
-        let (own, all) = (share.counts.weight(), self.counts.weight() + left);
+        let (own, all) = (share.counts.weight(), self.counts.weight());
         if mutation::broken(Rule::MemoryCountedTogether) {
             return all >= self.cap;
         }
@@ -201,7 +202,7 @@ impl NodeMemory {
         let Some(borrowed) = own.checked_sub(guaranteed) else { return false };
         // All of the others' would be borrowed at most: mostly that tells, without a lock.
         let others = all.saturating_sub(own);
-        borrowed + others >= self.common()
+        borrowed + left + others >= self.common()
             && borrowed + left + self.borrowed_beside(share) >= self.common()
     }
 }
@@ -257,6 +258,9 @@ impl DirtyMemory {
     /// # Panics
     /// If they were not counted for this aggregate.
     pub fn remove(&self, blocks: u64) {
+        if blocks == 0 {
+            return;
+        }
         let before = self.share.counts.blocks.fetch_sub(blocks, Ordering::Relaxed);
         assert!(before >= blocks, "{blocks} blocks are clean again of {before} dirty ones");
         self.node.counts.blocks.fetch_sub(blocks, Ordering::Relaxed);
@@ -274,6 +278,9 @@ impl DirtyMemory {
     /// # Panics
     /// If they were not counted for this aggregate.
     pub fn remove_inodes(&self, inodes: u64) {
+        if inodes == 0 {
+            return;
+        }
         let before = self.share.counts.inodes.fetch_sub(inodes, Ordering::Relaxed);
         assert!(before >= inodes, "{inodes} inodes are clean again of {before} dirty ones");
         self.node.counts.inodes.fetch_sub(inodes, Ordering::Relaxed);
@@ -281,7 +288,8 @@ impl DirtyMemory {
     }
 
     /// Whether an operation that changes so many blocks must wait: the aggregate has used what it is
-    /// guaranteed, and the common part is taken, but for what large operations leave to small ones.
+    /// guaranteed, and the common part is taken, but for what large operations leave of it to small
+    /// ones.
     /// Never while nothing of it is dirty: a consistency point would find nothing to write, and
     /// whoever waits for it would wait in vain.
     #[must_use]

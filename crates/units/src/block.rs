@@ -20,12 +20,16 @@ pub const BLOCK_SIZE: usize = 4096;
 pub const BLOCK_SIZE_U64: u64 = 4096;
 
 /// What a block's bytes lie in: a page.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 #[repr(C, align(4096))]
 struct Page([u8; BLOCK_SIZE]);
 
 /// One block's content.
+///
+/// The alignment is for the allocator: no other common allocation has the layout of a shared block
+/// then, so that it knows them apart.
 #[derive(PartialEq, Eq)]
+#[repr(align(16))]
 pub struct Block(Box<Page>);
 
 /// A shared block (decision 7).

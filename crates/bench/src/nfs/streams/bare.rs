@@ -15,7 +15,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use units::{BLOCK_SIZE_U64, Block};
+use units::BLOCK_SIZE_U64;
 
 /// Blocks of a request in order.
 const REQUEST_BLOCKS: u64 = 256;
@@ -24,13 +24,22 @@ const DEPTH: usize = 8;
 
 /// Moves the blocks of a request that has this number; how many bytes it moved.
 trait Request:
-    Fn(&File, u64, &mut [Block]) -> rustix::io::Result<usize> + Send + Sync + 'static
+    Fn(&File, u64, &mut [Page]) -> rustix::io::Result<usize> + Send + Sync + 'static
 {
 }
 
 impl<F> Request for F where
-    F: Fn(&File, u64, &mut [Block]) -> rustix::io::Result<usize> + Send + Sync + 'static
+    F: Fn(&File, u64, &mut [Page]) -> rustix::io::Result<usize> + Send + Sync + 'static
 {
+}
+
+/// Several of them are one buffer.
+#[derive(Clone, Copy)]
+#[repr(C, align(4096))]
+struct Page([u8; BLOCK_SIZE_U64 as usize]);
+
+impl Page {
+    const ZEROS: Self = Self([0; BLOCK_SIZE_U64 as usize]);
 }
 
 /// See the module.
@@ -56,10 +65,14 @@ impl BareDisk {
     /// Bytes a second of writing all of it in order, and making that durable.
     pub fn write(&self) -> Result<f64, BenchError> {
         // Not all the same, so that nothing is gained by noticing.
-        let block = |number: u64| Block::from_prefix(&[number as u8; 64]);
-        let blocks: Arc<Vec<Block>> = Arc::new((0..REQUEST_BLOCKS).map(block).collect());
-        let write = move |file: &File, at: u64, _: &mut [Block]| {
-            let slices: Vec<_> = blocks.iter().map(|block| IoSlice::new(block.bytes())).collect();
+        let block = |number: u64| {
+            let mut page = Page::ZEROS;
+            page.0[..64].fill(number as u8);
+            page
+        };
+        let blocks: Arc<Vec<Page>> = Arc::new((0..REQUEST_BLOCKS).map(block).collect());
+        let write = move |file: &File, at: u64, _: &mut [Page]| {
+            let slices: Vec<_> = blocks.iter().map(|block| IoSlice::new(&block.0)).collect();
             pwritev(file, &slices, at * REQUEST_BLOCKS * BLOCK_SIZE_U64)
         };
         self.in_order(write, true)
@@ -67,7 +80,7 @@ impl BareDisk {
 
     /// Bytes a second of reading all of it in order.
     pub fn read(&self) -> Result<f64, BenchError> {
-        let read = |file: &File, at: u64, blocks: &mut [Block]| {
+        let read = |file: &File, at: u64, blocks: &mut [Page]| {
             read_blocks(file, at * REQUEST_BLOCKS, blocks)
         };
         self.in_order(read, false)
@@ -78,7 +91,7 @@ impl BareDisk {
         let (next, request) = (AtomicU64::new(0), Arc::new(request));
         let next = Arc::new(next);
         let body = move |file: &File, _| {
-            let mut blocks = vec![Block::zeroed(); REQUEST_BLOCKS as usize];
+            let mut blocks = vec![Page::ZEROS; REQUEST_BLOCKS as usize];
             loop {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 if at >= count {
@@ -104,7 +117,7 @@ impl BareDisk {
         let blocks = self.bytes / BLOCK_SIZE_U64;
         let begin = SystemClock.monotonic_nanoseconds();
         let body = move |file: &File, number: u64| {
-            let (mut numbers, mut block) = (Numbers::new(number), [Block::zeroed()]);
+            let (mut numbers, mut block) = (Numbers::new(number), [Page::ZEROS]);
             let mut count = 0;
             // One at the least: a thread may begin late.
             loop {
@@ -154,9 +167,8 @@ fn failed(error: io::Error) -> BenchError {
     BenchError::System { what: "cannot use the bare disk", error }
 }
 
-fn read_blocks(file: &File, at: u64, blocks: &mut [Block]) -> rustix::io::Result<usize> {
-    let mut slices: Vec<_> =
-        blocks.iter_mut().map(|block| IoSliceMut::new(block.bytes_mut())).collect();
+fn read_blocks(file: &File, at: u64, blocks: &mut [Page]) -> rustix::io::Result<usize> {
+    let mut slices: Vec<_> = blocks.iter_mut().map(|block| IoSliceMut::new(&mut block.0)).collect();
     preadv(file, &mut slices, at * BLOCK_SIZE_U64)
 }
 
@@ -172,9 +184,9 @@ mod tests {
             let disk = BareDisk::create(&directory, 4 << 20).unwrap();
             assert!(disk.write().unwrap() > 0.0 && disk.read().unwrap() > 0.0);
             assert!(disk.read_random(2, 1_000_000).unwrap() > 0.0);
-            let mut block = [Block::zeroed()];
+            let mut block = [Page::ZEROS];
             read_blocks(&disk.file, REQUEST_BLOCKS + 3, &mut block).unwrap();
-            assert_eq!(block[0].bytes()[..64], [3; 64]);
+            assert_eq!(block[0].0[..64], [3; 64]);
         }
         std::fs::remove_dir(directory).unwrap();
     }

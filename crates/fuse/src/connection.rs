@@ -51,6 +51,11 @@ impl Connection {
     }
 }
 
+/// Whether this process can cut the connection which has a number now.
+pub(crate) fn can_be_cut(number: u32) -> bool {
+    control(number).is_ok()
+}
+
 /// The file that cuts the connection which has a number now. The control file system may be mounted
 /// nowhere (in containers it is not), so it is opened without a place.
 fn control(number: u32) -> io::Result<OwnedFd> {

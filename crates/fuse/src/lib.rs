@@ -257,7 +257,10 @@ impl FuseMount {
         let number = kernel_mount::connection_number(&self.mountpoint);
         let mut rings = None;
         let has_rings = || {
-            rings = Rings::new(&options.request_memory, transfer_bytes);
+            // If an entry is refused later, nothing but a cut ends the waits of programs.
+            if number.is_some_and(connection::can_be_cut) {
+                rings = Rings::new(&options.request_memory, transfer_bytes);
+            }
             rings.is_some()
         };
         server.agree(session::handshake(device, transfer_bytes, wanted, has_rings)?);
@@ -317,7 +320,8 @@ impl FuseMount {
         &self.mountpoint
     }
 
-    /// Whether the kernel was to send requests over `io_uring`.
+    /// Whether the kernel agreed to send requests over `io_uring`. If it refuses entries afterwards,
+    /// it sends them through `/dev/fuse` all the same.
     #[must_use]
     pub fn is_over_io_uring(&self) -> bool {
         self.is_over_io_uring

@@ -6,9 +6,12 @@
 //! where too many are kept; the kernel keeps the requests meanwhile.
 //!
 //! Invariants:
-//! - Buffers of writes have at most the bytes of [`RequestMemory::new`], and those of one mount
-//!   half of that; but for two buffers that each loop may have in any case, its first and another
-//!   one. So a mount whose service hangs, and that has all the room, does not stop the others.
+//! - Buffers of writes and what is reserved have at most the bytes of [`RequestMemory::new`], and
+//!   buffers of one mount half of that; but for two buffers that each loop may have in any case, its
+//!   first and another one. So a mount whose service hangs, and that has all the room, does not stop
+//!   the others.
+//! - What mounts have reserved, for as long as they last, is half of those bytes at most. Nothing is
+//!   reserved where buffers have the room: the mount does without.
 //! - A loop that waits has no buffer: it would wait for itself.
 //!
 //! Fails: by waiting. Who waits goes on when a write of its mount, or of another, is done. It gives
@@ -45,7 +48,8 @@ impl RequestMemory {
     pub(crate) fn reserve(self: &Arc<Self>, bytes: usize) -> Option<Reserved> {
         let mut used = self.used.lock();
         let mut reserved = self.reserved.lock();
-        if bytes > (self.bytes_max / 2 - *reserved) / 2 {
+        let is_too_much = bytes > (self.bytes_max / 2 - *reserved) / 2;
+        if is_too_much || *used + bytes > self.bytes_max {
             return None;
         }
         *used += bytes;
@@ -230,6 +234,19 @@ mod tests {
         drop((second, third));
         assert_eq!((*memory.used.lock(), *memory.reserved.lock()), (0, 0));
         assert!(memory.reserve(usize::MAX).is_none());
+    }
+
+    #[test]
+    fn nothing_is_reserved_where_writes_have_the_room() {
+        let memory = RequestMemory::new(8 * BYTES);
+        let mount = || MountMemory::new(Arc::clone(&memory), BYTES, 1);
+        let mounts = [mount(), mount()];
+        let take = |mount: &Arc<MountMemory>| mount.another(|| false).unwrap();
+        let mut kept: Vec<_> =
+            mounts.iter().flat_map(|mount| [(); 4].map(|()| take(mount))).collect();
+        assert!(memory.reserve(1).is_none());
+        kept.pop();
+        assert!(memory.reserve(BYTES + 1).is_none() && memory.reserve(BYTES).is_some());
     }
 
     /// A loop that waited with its last buffer in hand kept the room that it waited for.

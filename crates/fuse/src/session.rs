@@ -18,7 +18,7 @@ const TRANSFER_BYTES_MAX: u32 = 1 << 20;
 /// Room beside the payload in a request's buffer: headers, names and extended attributes' values
 /// are smaller than a page; the kernel asks for a page.
 const REQUEST_HEAD_BYTES: usize = 4096;
-const PAGE_BYTES: u32 = 4096;
+pub(crate) const PAGE_BYTES: u32 = 4096;
 /// Requests without a waiting process (read ahead, asynchronous I/O) under way at once. The
 /// kernel's own 12 starve a disk array.
 const BACKGROUND_REQUESTS_MAX: u16 = 64;

@@ -20,6 +20,16 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
+/// A head, and a payload.
+pub(super) const PARTS: usize = 2;
+
+/// Where a part is: an `iovec` of the kernel.
+#[repr(C)]
+struct Place {
+    address: usize,
+    bytes: usize,
+}
+
 /// See the module.
 pub(crate) struct Entry {
     /// Which one of its thread's it is.
@@ -31,6 +41,8 @@ pub(crate) struct Entry {
     /// Whether the request waits for something that another request may have to bring about.
     pub waits: bool,
     memory: Box<[u8]>,
+    /// Where the two parts of `memory` are. The kernel may read this until it has answered.
+    places: Box<[Place; PARTS]>,
     _reserved: Arc<Reserved>,
 }
 
@@ -47,7 +59,20 @@ impl Entry {
         reserved: &Arc<Reserved>,
     ) -> Self {
         let memory = vec![0; entry_bytes(payload_bytes)].into_boxed_slice();
-        Self { slot, queue, commit: 0, waits: false, memory, _reserved: Arc::clone(reserved) }
+        let places = Box::new([const { Place { address: 0, bytes: 0 } }; PARTS]);
+        let _reserved = Arc::clone(reserved);
+        Self { slot, queue, commit: 0, waits: false, memory, places, _reserved }
+    }
+
+    /// The address of an array of [`PARTS`] places, which lasts as long as the entry, wherever the
+    /// entry is moved.
+    pub(super) fn places(&mut self) -> u64 {
+        let (head, payload) = self.parts();
+        let place =
+            |part: &mut [u8]| Place { address: part.as_mut_ptr() as usize, bytes: part.len() };
+        let places = [place(head), place(payload)];
+        *self.places = places;
+        self.places.as_ptr() as u64
     }
 
     /// Both parts.

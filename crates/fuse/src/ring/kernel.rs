@@ -5,13 +5,13 @@
 //!
 //! Fails: the kernel refuses a command by an error number as its answer, which ends the entry.
 
-use super::entry::Entry;
+use super::entry::{Entry, PARTS};
 use crate::abi::{RingCommand, ring_command};
 use crate::device::Device;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use rustix::event::{EventfdFlags, PollFlags, eventfd};
 use rustix::io::Errno;
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 use zerocopy::IntoBytes as _;
@@ -26,8 +26,6 @@ const WAKE: u64 = u64::MAX;
 /// Where a submission has the number of parts that its address leads to. The crate `io-uring` has
 /// no method for it.
 const PARTS_AT: usize = 24;
-/// A head, and a payload.
-const PARTS: u32 = 2;
 const _: () = assert!(size_of::<squeue::Entry128>() == 128);
 
 /// What the kernel answers.
@@ -77,24 +75,24 @@ impl KernelRing {
     /// Gives a new entry to the kernel, at once.
     pub(super) fn register(&mut self, device: &Device, mut entry: Entry) -> io::Result<()> {
         let (slot, queue) = (entry.slot, entry.queue);
-        let (head, payload) = entry.parts();
-        let mut parts = [IoSliceMut::new(head), IoSliceMut::new(payload)];
-        let mut submission = command(device, ring_command::REGISTER, (queue, 0), slot, &mut parts);
+        let places = Some(entry.places());
+        let mut submission = command(device, ring_command::REGISTER, (queue, 0), slot, places);
         // SAFETY: a submission has 128 bytes, of which those from 24 on are a number of 32 bits.
-        unsafe { (&raw mut submission).byte_add(PARTS_AT).cast::<u32>().write(PARTS) };
+        unsafe { (&raw mut submission).byte_add(PARTS_AT).cast::<u32>().write(PARTS as u32) };
         self.push(&submission)?;
         if self.lent.len() <= slot {
             self.lent.resize_with(slot + 1, || None);
         }
         self.lend(entry);
-        // The kernel copies the array of the parts now. The parts themselves it keeps.
+        // If the kernel does not take it now, a later call submits it. The array of places and the
+        // parts are the entry's, so they are there still.
         self.enter(0)
     }
 
     /// Gives an entry back with the reply that is in it, when the ring is entered next.
     pub(super) fn commit(&mut self, device: &Device, entry: Entry) -> io::Result<()> {
         let of = (entry.queue, entry.commit);
-        let submission = command(device, ring_command::COMMIT_AND_FETCH, of, entry.slot, &mut []);
+        let submission = command(device, ring_command::COMMIT_AND_FETCH, of, entry.slot, None);
         self.push(&submission)?;
         self.lend(entry);
         Ok(())
@@ -110,8 +108,10 @@ impl KernelRing {
 
     fn push(&mut self, submission: &squeue::Entry128) -> io::Result<()> {
         loop {
-            // SAFETY: the memory that the submission leads to is of an entry that goes to `lent`,
-            // where it stays until the kernel has answered, or is the counter's, which `self` has.
+            // SAFETY: the memory that the submission leads to (the array of places, and the parts
+            // that it names) is on the heap and an entry's. The caller puts the entry into `lent`,
+            // where it stays until the kernel has answered, however late the submission is taken.
+            // The submission about the counter leads to no memory; `self` keeps the counter open.
             if unsafe { self.ring.submission().push(submission) }.is_ok() {
                 return Ok(());
             }
@@ -176,18 +176,18 @@ impl Drop for KernelRing {
     }
 }
 
-/// A command about an entry of a queue, whose request has a number.
+/// A command about an entry of a queue, whose request has a number. A new entry has an array of
+/// places, too.
 fn command(
     device: &Device,
     kind: u32,
     (queue, commit): (u16, u64),
     slot: usize,
-    parts: &mut [IoSliceMut<'_>],
+    places: Option<u64>,
 ) -> squeue::Entry128 {
     let request = RingCommand { commit, queue, ..RingCommand::default() };
     let mut bytes = [0; 80];
     bytes[..size_of::<RingCommand>()].copy_from_slice(request.as_bytes());
     let command = opcode::UringCmd80::new(types::Fd(device.descriptor()), kind).cmd(bytes);
-    let address = (!parts.is_empty()).then_some(parts.as_mut_ptr() as u64);
-    command.addr(address).build().user_data(slot as u64)
+    command.addr(places).build().user_data(slot as u64)
 }

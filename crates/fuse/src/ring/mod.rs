@@ -17,9 +17,10 @@
 //! - A thread ends when the connection has ended, which an event loop on `/dev/fuse` tells, and the
 //!   kernel has none of its entries any more.
 //!
-//! Fails: where the kernel cannot do it, or there is no memory for it, requests come through
-//! `/dev/fuse` as ever. That is decided before `INIT` is answered; afterwards the kernel goes back
-//! to `/dev/fuse` by itself if it refuses an entry.
+//! Fails: where the kernel cannot do it, the connection could not be cut, or there is no memory for
+//! it, requests come through `/dev/fuse` as ever. What this side can find out is found out before
+//! `INIT` is answered. The kernel may still refuse entries afterwards. If a queue gets none, the
+//! kernel goes back to `/dev/fuse` by itself; threads without any entry are event loops there.
 
 mod entry;
 #[expect(unsafe_code, reason = "memory that the kernel writes into")]
@@ -32,6 +33,7 @@ pub(crate) use pending::Pending;
 pub(crate) use thread::Serving;
 
 use crate::request_memory::RequestMemory;
+use crate::session::PAGE_BYTES;
 use crate::{EndProcessOnPanic, or_cut};
 use pending::Outbox;
 use platform::thread::{self as threads, JoinHandle, spawn};
@@ -46,7 +48,7 @@ const ENTRIES_MAX: usize = 32;
 /// Fewest entries of a queue. With less memory a mount is better off without rings: programs of a
 /// processor would wait for each other.
 const ENTRIES_MIN: usize = 4;
-/// Most threads: see `THREADS_MAX`.
+/// Most threads: as many as a mount has event loops without rings, for the same reason.
 const THREADS_MAX: usize = 8;
 /// Smallest transfer: an entry has room for the largest extended attribute, too.
 const TRANSFER_BYTES_MIN: u32 = 128 << 10;
@@ -78,6 +80,10 @@ impl Rings {
     /// Makes rings for a mount with transfers of this size; none where there cannot be any.
     pub(crate) fn new(memory: &Arc<RequestMemory>, transfer_bytes: u32) -> Option<Self> {
         if transfer_bytes < TRANSFER_BYTES_MIN {
+            return None;
+        }
+        // The kernel counts an entry's payload in its own pages, and would refuse all entries.
+        if rustix::param::page_size() != PAGE_BYTES as usize {
             return None;
         }
         let queues = queues::count()?;

@@ -3,7 +3,8 @@
 //! Invariants: every entry that a thread gave to a request comes back through its outbox, once.
 //! Whoever puts an entry there wakes the thread if it sleeps, and only then.
 //!
-//! Fails: a reply to a mount that has ended is dropped.
+//! Fails: the kernel refuses a reply to a mount that has ended. If the thread has ended, too, the
+//! reply goes with the outbox.
 
 use super::entry::Entry;
 use super::kernel;
@@ -69,18 +70,18 @@ impl Outbox {
         self.wake();
     }
 
+    /// False if the connection has ended. The thread gets the reply all the same: an event loop
+    /// that failed tells of an end, too, and whether there is one the kernel knows best.
     fn put(&self, entry: Entry) -> bool {
         let mut state = self.state.lock();
-        if state.is_over {
-            return false;
-        }
+        let is_over = state.is_over;
         state.answered.push(entry);
         let wake = std::mem::take(&mut state.is_asleep);
         drop(state);
         if wake {
             self.wake();
         }
-        true
+        !is_over
     }
 
     #[expect(clippy::host_endian_bytes, reason = "the kernel's counters are in the host's order")]
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn at_the_end_nobody_hears_replies() {
+    fn at_the_end_nobody_hears_replies_but_the_thread_has_them() {
         let waits = Waits::new();
         let (early, late) = (waits.pending(1), waits.pending(2));
         assert!(early.send(HEADER, &[]));
@@ -212,6 +213,6 @@ mod tests {
         waits.outbox.end();
         assert!(waits.is_woken());
         assert!(!late.send(HEADER, &[]));
-        assert_eq!(waits.taken(), (vec![], true));
+        assert_eq!(waits.taken(), (vec![2], true));
     }
 }

@@ -5,6 +5,9 @@
 //! kernel does so only when a reply comes. So the thread has the kernel make a request on that
 //! queue, which is answered at once.
 //!
+//! Where the kernel refuses all entries of a thread, the kernel sends requests through `/dev/fuse`.
+//! The thread is an event loop there then.
+//!
 //! Fails: [`std::io::Error`] where the kernel does not let the ring be used any more.
 
 use super::entry::Entry;
@@ -17,6 +20,7 @@ use crate::device::Device;
 use crate::request::{Buffer, Request};
 use crate::request_memory::{MountMemory, Reserved};
 use crate::server::Server;
+use crate::session;
 use std::io;
 use std::sync::Arc;
 use zerocopy::FromBytes as _;
@@ -88,13 +92,13 @@ impl RingThread {
             }
         }
         let mut buffer = Arc::new(serving.memory.first());
-        let (mut answered, mut has_served) = (Vec::new(), false);
+        let (mut answered, mut has_served, mut is_refused) = (Vec::new(), false, false);
         loop {
             let is_over = self.outbox.take_before_sleep(&mut answered);
+            self.give_back(&mut answered, &serving.device)?;
             if is_over && self.ring.lent_count() == 0 {
                 return Ok(());
             }
-            self.give_back(&mut answered, &serving.device)?;
             self.ring.wait()?;
             self.outbox.is_awake();
             while let Some(event) = self.ring.next() {
@@ -104,7 +108,7 @@ impl RingThread {
                     // Nobody would answer the request that the entry had.
                     Event::Refused(error) if has_served => return Err(error.into()),
                     // The kernel sends all requests through `/dev/fuse` then.
-                    Event::Refused(_) => {}
+                    Event::Refused(_) => is_refused = true,
                     Event::Request(entry) => {
                         has_served = true;
                         buffer = match self.start(entry, buffer, serving)? {
@@ -114,6 +118,11 @@ impl RingThread {
                         }
                     }
                 }
+            }
+            if is_refused && !has_served && self.ring.lent_count() == 0 {
+                // No request comes over this ring, and `/dev/fuse` needs more than one loop.
+                drop((self, buffer));
+                return serve_device(serving);
             }
         }
     }
@@ -195,5 +204,43 @@ impl RingThread {
         self.slots += 1;
         queue.entries += 1;
         self.ring.register(device, entry)
+    }
+}
+
+/// Serves the mount as an event loop on `/dev/fuse`.
+fn serve_device(Serving { server, device, memory, .. }: &Serving) -> io::Result<()> {
+    // Where the device cannot be opened again, loops share it.
+    let own = device.sibling().map_or_else(|_| Arc::clone(device), Arc::new);
+    session::serve(server, &own, memory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request_memory::RequestMemory;
+    use crate::tests::service;
+    use rustix::pipe::pipe;
+    use std::time::Duration;
+
+    /// A pipe knows no commands, so all entries are refused. The loop that is left ends at the end
+    /// of the pipe.
+    #[test]
+    fn a_thread_whose_entries_are_all_refused_is_an_event_loop() {
+        let shared = RequestMemory::new(1 << 20);
+        let reserved = Arc::new(shared.reserve(1 << 10).unwrap());
+        let queues = vec![0];
+        let share = Share { queues, entries: 4, payload_bytes: 64, reserved, is_bound: false };
+        let Ok(ring) = RingThread::new(share, Outbox::new().unwrap()) else {
+            println!("skipped: io_uring cannot be used here");
+            return;
+        };
+        let (reads, writes) = pipe().unwrap();
+        let device = Arc::new(Device::from_descriptor(reads));
+        let service = service();
+        let root = crate::root_of("home", service.as_ref()).unwrap().handle;
+        let server = Server::new(service, root, Duration::ZERO.into(), None);
+        let memory = MountMemory::new(shared, 4096, 1);
+        drop(writes);
+        ring.serve(&Serving { server, device, memory, connection: None }).unwrap();
     }
 }

@@ -287,9 +287,9 @@ impl DirtyMemory {
         self.node.tell_waiting(&self.share);
     }
 
-    /// Whether an operation that changes so many blocks must wait: the aggregate has used what it is
-    /// guaranteed, and the common part is taken, but for what large operations leave of it to small
-    /// ones.
+    /// Whether an operation that changes so many blocks must wait: the aggregate has used what it
+    /// is guaranteed, and the common part is taken, but for what large operations leave of it to
+    /// small ones.
     /// Never while nothing of it is dirty: a consistency point would find nothing to write, and
     /// whoever waits for it would wait in vain.
     #[must_use]

@@ -320,8 +320,8 @@ impl FuseMount {
         &self.mountpoint
     }
 
-    /// Whether the kernel agreed to send requests over `io_uring`. If it refuses entries afterwards,
-    /// it sends them through `/dev/fuse` all the same.
+    /// Whether the kernel agreed to send requests over `io_uring`. If it refuses entries
+    /// afterwards, it sends them through `/dev/fuse` all the same.
     #[must_use]
     pub fn is_over_io_uring(&self) -> bool {
         self.is_over_io_uring

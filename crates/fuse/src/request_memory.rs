@@ -7,11 +7,11 @@
 //!
 //! Invariants:
 //! - Buffers of writes and what is reserved have at most the bytes of [`RequestMemory::new`], and
-//!   buffers of one mount half of that; but for two buffers that each loop may have in any case, its
-//!   first and another one. So a mount whose service hangs, and that has all the room, does not stop
-//!   the others.
-//! - What mounts have reserved, for as long as they last, is half of those bytes at most. Nothing is
-//!   reserved where buffers have the room: the mount does without.
+//!   buffers of one mount half of that; but for two buffers that each loop may have in any case,
+//!   its first and another one. So a mount whose service hangs, and that has all the room, does not
+//!   stop the others.
+//! - What mounts have reserved, for as long as they last, is half of those bytes at most. Nothing
+//!   is reserved where buffers have the room: the mount does without.
 //! - A loop that waits has no buffer: it would wait for itself.
 //!
 //! Fails: by waiting. Who waits goes on when a write of its mount, or of another, is done. It gives

@@ -24,13 +24,18 @@ fn guide() -> String {
 }
 
 /// Commands of blocks that are marked `not-run`, and why no test runs them.
-const NOT_RUN: [(&str, &str); 5] = [
+const NOT_RUN: [(&str, &str); 7] = [
     ("cargo xtask dist", "scripts/try-package.sh tries the package"),
     ("sudo apt install ./target/dist/stroop_0.1.0_amd64.deb", "the same"),
     (
         "sudo mount -t nfs -o vers=3,nolock,tcp,port=2049,mountport=2049 127.0.0.1:/home /mnt",
         "it wants NFS in the machine's kernel; scripts/acceptance.sh has a kernel with it",
     ),
+    (
+        "echo Y | sudo tee /sys/module/fuse/parameters/enable_uring",
+        "it changes the machine, and other tests beside this one",
+    ),
+    ("echo options fuse enable_uring=1 | sudo tee /etc/modprobe.d/fuse.conf", "the same, for good"),
     ("sudo apt install ./stroop_0.2.0_amd64.deb", "there is no later version as yet"),
     ("sudo apt purge stroop", "scripts/try-package.sh purges the package"),
 ];

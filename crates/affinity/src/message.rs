@@ -69,7 +69,7 @@ pub trait Carrier: Send + Sync {
     fn carry(&self, parcel: Parcel);
 }
 
-/// What is on its way.
+/// What a [`Parcel`] brings: a message.
 pub(crate) enum Load {
     Sent(AffinityId, Box<dyn Message>),
     Woken(AffinityId, Queued),

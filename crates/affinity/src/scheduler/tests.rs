@@ -431,7 +431,7 @@ fn a_held_turn_keeps_its_affinity_until_it_ends() {
     assert_eq!(world.trail(), ["beneath", "second"]);
 }
 
-/// Keeps what it is given.
+/// Keeps the parcels that it is given.
 #[derive(Default)]
 struct Keeps(Lock<Vec<Parcel>>);
 

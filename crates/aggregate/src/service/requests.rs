@@ -85,7 +85,7 @@ impl Aggregate {
     /// a commit gives back memory and space. So it waits for what is left of a consistency point,
     /// not for a whole one. Who waits is woken in the order of arrival at the engine, and keeps its
     /// place if it has to wait again (`affinity`'s `state`): what comes later to the same affinity
-    /// does not take the room away.
+    /// does not take the room away, but for small changes, which may use what large ones leave.
     pub(crate) fn wait_for_room(self: &Arc<Self>, waker: Waker) {
         {
             let mut state = self.state.lock();

@@ -47,7 +47,7 @@ impl Medium {
     };
 }
 
-/// What is in a device.
+/// The requests that are in a device.
 #[derive(Default)]
 struct Pipe {
     /// When the bytes of all requests so far are moved.

@@ -10,7 +10,8 @@ use std::fmt;
 
 /// A part that is busy for this share of the time, in millionths, holds up all others.
 const SATURATED_MILLIONTHS: u64 = 850_000;
-/// Consistency points that run for this share of the time, in millionths, bound what is written.
+/// If consistency points run for this share of the time, in millionths, they are what limits
+/// writes.
 const MOSTLY_MILLIONTHS: u64 = 500_000;
 
 /// A phase of consistency points. It counts from the begin of the segment that enters it, so it has

@@ -51,7 +51,7 @@ pub struct ModelBench {
     pub group_size: usize,
     /// What the disks are.
     pub medium: Medium,
-    /// What is written, and read again, by all streams together.
+    /// The bytes that all streams together write, and read again.
     pub size: ByteSize,
     /// The memory of the engine.
     pub memory: ByteSize,

@@ -79,7 +79,7 @@ impl Rig {
             workers: shape.cores,
             completions: bench.completion_threads,
             log: LOG_THREADS,
-            // One for each client's connection, and the one that ticks.
+            // A thread for each client's connection, and the thread that ticks.
             calls: bench.streams() + 1,
         };
         let mut cores = Cores::new(&world, engine.scheduler(), shape.cores, lanes);

@@ -105,7 +105,7 @@ impl RingThread {
                 match event {
                     // The outbox is looked into anyway.
                     Event::Woken | Event::Ended => {}
-                    // Nobody would answer the request that the entry had.
+                    // A reply that is refused leaves its request in the kernel, unanswered.
                     Event::Refused(error) if has_served => return Err(error.into()),
                     // The kernel sends all requests through `/dev/fuse` then.
                     Event::Refused(_) => is_refused = true,
@@ -149,7 +149,8 @@ impl RingThread {
     ) -> io::Result<Option<Buffer>> {
         let Serving { server, device, memory, .. } = serving;
         if Arc::strong_count(&buffer) > 1 {
-            // A write has it still, and this may have to wait: no reply waits with it.
+            // A write has it still, and this may have to wait: replies made before do not wait
+            // with it.
             let mut answered = self.outbox.take();
             self.give_back(&mut answered, device)?;
             self.ring.submit()?;

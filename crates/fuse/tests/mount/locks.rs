@@ -68,6 +68,20 @@ impl Shared {
     }
 
     /// Until the kernel has told of the end of all open files, which it does later.
+    /// A program that waits for a lock can be killed, and another gets the lock when it is free.
+    pub(super) fn who_waits_gets_it_or_can_be_killed(&self) {
+        self.lock(Mode::Shared, 0, 9).unwrap();
+        let mut first = self.flock();
+        first.kill().unwrap();
+        assert!(!first.wait().unwrap().success());
+        self.waits(0);
+        let mut second = self.flock();
+        self.unlock();
+        assert!(second.wait().unwrap().success());
+        self.nothing_is_held();
+        self.lock(Mode::Exclusive, 0, 9).unwrap();
+    }
+
     pub(super) fn nothing_is_held(&self) {
         while self.manager.counts().0 != 0 {
             std::thread::yield_now();
@@ -117,16 +131,7 @@ fn records_exclude_other_clients_both_ways() {
 #[test]
 fn who_waits_gets_the_lock_when_it_is_free_or_can_be_killed() {
     let Some(shared) = shared() else { return };
-    shared.lock(Mode::Shared, 0, 9).unwrap();
-    let mut first = shared.flock();
-    first.kill().unwrap();
-    assert!(!first.wait().unwrap().success());
-    shared.waits(0);
-    let mut second = shared.flock();
-    shared.unlock();
-    assert!(second.wait().unwrap().success());
-    shared.nothing_is_held();
-    shared.lock(Mode::Exclusive, 0, 9).unwrap();
+    shared.who_waits_gets_it_or_can_be_killed();
 }
 
 #[test]

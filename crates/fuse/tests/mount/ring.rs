@@ -177,15 +177,7 @@ fn small_memory_goes_without() {
 #[test]
 fn who_waits_for_a_lock_can_be_killed_and_gets_it_when_it_is_free() {
     let Some(shared) = with_locks() else { return };
-    shared.lock(Mode::Shared, 0, 9).unwrap();
-    let mut first = shared.flock();
-    first.kill().unwrap();
-    assert!(!first.wait().unwrap().success());
-    shared.waits(0);
-    let mut second = shared.flock();
-    shared.unlock();
-    assert!(second.wait().unwrap().success());
-    shared.nothing_is_held();
+    shared.who_waits_gets_it_or_can_be_killed();
 }
 
 /// A lock that is waited for keeps its entry. All entries of a processor were kept by such, and who

@@ -1,12 +1,12 @@
-//! Slots of one size, packed one behind another in chunks, for an slab.
+//! Slots of one size, packed one behind another in chunks, for an allocator.
 //!
 //! A freed slot is the next to be given out, whichever thread asks, so the memory that slots take
-//! is the largest number of them that was out at one time. Chunks are never given back: who uses
-//! this has a cap on the slots, which is meant to be used.
+//! is the largest number of them that was out at one time, or nearly: the free lists are looked at
+//! one after another. Chunks are never given back.
 //!
-//! Free slots are remembered beside them, not in them, as long as that are few: the memory of a
-//! freed slot is seldom in the processor's cache, and neither who frees it nor who takes it next
-//! waits for that.
+//! Up to [`KEPT_MAX`] free slots of a list are remembered beside the slots, not in them: the memory
+//! of a freed slot is seldom in the processor's cache, and neither the thread that frees it nor the
+//! thread that takes it next waits for that memory.
 //!
 //! Invariants: a slot is in one free list or with its owner; no lock is held while memory is asked
 //! of the system by anyone but the one who carves; a thread never waits for a lock that it can walk

@@ -13,6 +13,7 @@ use media::Profile;
 use ondisk::identity::REGION_BLOCKS;
 use ondisk::log_copies::LOG_COPIES_MAX;
 use platform::Disk;
+use platform::mutation::{self, Rule};
 use raid::ManagedStore;
 use std::sync::Arc;
 use units::AggregateUuid;
@@ -76,7 +77,9 @@ pub(crate) fn wanted(engine: &Engine, aggregate: &Aggregate) -> (Vec<WantedPlace
         if !places.is_empty() {
             let groups = aggregate.parts.store.geometry();
             let failing = groups.groups().iter().map(|group| group.kind.parity_disks()).max();
-            let copies = (failing.unwrap_or(0) + 1).min(LOG_COPIES_MAX).min(places.len());
+            let spared = usize::from(mutation::broken(Rule::LogCopyLacking));
+            let copies = (failing.unwrap_or(0) + 1 - spared).clamp(1, LOG_COPIES_MAX);
+            let copies = copies.min(places.len());
             return (places, copies);
         }
     }
@@ -88,11 +91,15 @@ pub(crate) fn wanted(engine: &Engine, aggregate: &Aggregate) -> (Vec<WantedPlace
     (places, count)
 }
 
-/// The places on disks that stay.
+/// The places on disks that stay. The log leaves a group that leaves, for as many copies as the
+/// other groups have disks for: it survives what these survive, and they have all that is new.
 fn on_disks(aggregate: &Aggregate) -> Vec<WantedPlace> {
     let leaving = aggregate.evacuation().map(|leaving| leaving.group);
     let places = aggregate.parts.store.log_places().into_iter();
-    let staying = places.filter(|place| place.is_lasting && Some(place.place.group) != leaving);
+    let stays = |place: &raid::LogPlace| {
+        Some(place.place.group) != leaving || mutation::broken(Rule::LogStaysInGroup)
+    };
+    let staying = places.filter(|place| place.is_lasting && stays(place));
     let wanted = |place: raid::LogPlace| WantedPlace {
         name: place.disk.name().to_owned(),
         kind: PlaceKind::OnDisk(place.disk),

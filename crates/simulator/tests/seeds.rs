@@ -87,6 +87,14 @@ fn regression_a_full_traditional_volume_refuses_after_orphans_were_reaped() {
     }
 }
 
+/// A group that could lose three disks was to leave, and waited for a scrub. The log had left it,
+/// for the one disk that stayed: more copies were missed, which there was no place for.
+#[test]
+fn regression_a_log_has_as_many_copies_as_the_groups_that_stay_have_disks_for() {
+    let outcome = live_seed(5648, &Lives::default(), false);
+    assert!(outcome.finding.is_none(), "{}", outcome.report());
+}
+
 /// Rot of a parity disk, beside identities that it could not read: a row that was nobody's kept
 /// these from being made good, and nobody was told; of rows in use a scrub told, as it must.
 #[test]

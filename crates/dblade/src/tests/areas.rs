@@ -122,7 +122,7 @@ fn areas_are_emptied_as_a_whole() {
 
 impl Node {
     /// A disk of a group that has left joins as a group of its own.
-    fn add_group(&self, disk: &str) {
+    pub(super) fn add_group(&self, disk: &str) {
         let joining = AddDisks {
             disks: vec![self.world.open(disk).unwrap()],
             to: Joining::NewGroups { kind: RaidKind::None, group_size: 1 },
@@ -135,7 +135,7 @@ impl Node {
     }
 
     /// Consistency points until the group that is to leave has left.
-    fn wait_until_left(&self) {
+    pub(super) fn wait_until_left(&self) {
         let aggregate = self.engine.aggregate_named("a1").unwrap();
         for _ in 0..200 {
             self.consistency_point();

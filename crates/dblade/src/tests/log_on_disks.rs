@@ -45,6 +45,16 @@ fn open_without(world: &SimulatedWorld, missing: &[&str]) -> (Node, Recovery) {
     (node, recovery)
 }
 
+/// Opens it with the disks of its first group, and that of the other.
+fn open_both(world: &SimulatedWorld) -> Node {
+    let node = Node::start(world);
+    let mut disks = node.disks();
+    disks.push(world.open("joined").unwrap());
+    let recovery = node.wait(|done| node.engine.open_aggregate(disks, done)).unwrap();
+    assert!(recovery.lost_log.is_none() && recovery.replayed > 0, "{recovery:?}");
+    node
+}
+
 #[test]
 fn a_log_has_one_copy_more_than_disks_may_fail() {
     for (kind, copies) in [(RaidKind::None, 1), (RaidKind::Raid4, 2), (RaidKind::Dp, 3)] {
@@ -169,6 +179,39 @@ fn regression_a_log_with_all_copies_leaves_a_disk_that_is_replaced() {
     assert_eq!((name.as_deref(), whole(&node).len()), (Some("new"), 4));
     write(&node, "after");
     check(&node, &["after"]);
+}
+
+/// The group that stays can lose no disk, so one copy survives all that it survives.
+#[test]
+fn a_log_leaves_a_group_that_leaves_and_returns_to_one_that_stays() {
+    let node = node(RaidKind::Tp);
+    node.world.add_disk("joined", 2 * DISK_BLOCKS);
+    node.add_group("joined");
+    mend(&node);
+    let mut first = whole(&node);
+    first.sort_unstable();
+    assert_eq!(first, ["disk0", "disk1", "disk2", "disk3"]);
+    // The group stays while somebody looks at what is in it.
+    let aggregate = node.engine.aggregate_named("a1").unwrap();
+    node.wait(|done| aggregate.pin_image(1 << 20, done)).unwrap();
+    node.wait(|done| node.engine.remove_group("a1", 0, None, done)).unwrap();
+    mend(&node);
+    node.commit_all();
+    assert!(aggregate.evacuation().is_some_and(|leaving| leaving.used_blocks == Some(0)));
+    assert_eq!(whole(&node), ["joined"]);
+    write(&node, "while it leaves");
+    let world = node.power_cut();
+    let node = open_both(&world);
+    check(&node, &["while it leaves"]);
+    node.wait(|done| node.engine.keep_group("a1", done)).unwrap();
+    mend(&node);
+    assert_eq!(whole(&node).len(), 4, "the group that stays can lose three disks");
+    write(&node, "kept");
+    node.wait(|done| node.engine.remove_group("a1", 0, None, done)).unwrap();
+    mend(&node);
+    node.wait_until_left();
+    assert_eq!(whole(&node), ["joined"]);
+    check(&node, &["while it leaves", "kept"]);
 }
 
 #[test]

@@ -4,8 +4,9 @@
 //! - What was acknowledged survives as many disks as the group can do without, if they go one after
 //!   the other: a disk goes only while every other copy has everything ([`may_lose_copy`]). A start
 //!   relies on one copy until its consistency point is durable.
-//! - At rest as many copies have everything as there may be: one more than disks may fail, on
-//!   disks in use.
+//! - At rest as many copies have everything as there may be: one more than disks of a group may
+//!   fail, on disks in use. The disks of a group that leaves are no places any more: the log goes to
+//!   the disks that stay, however few these are. It survives all that the aggregate survives.
 //!
 //! Invariants: the log has no fault of its own in such a life, and the node has no other aggregate.
 
@@ -14,7 +15,9 @@ use crate::plan::{Fault, Plan};
 use crate::seed::choices::{Choices, Purpose};
 use crate::seed::finding::Finding;
 use crate::seed::lives::Lives;
+use aggregate::Aggregate;
 use dblade::{CopyState, CopyStatus};
+use raid::LogPlace;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -69,12 +72,13 @@ impl LogOnDisks {
             machine.settle()?;
         }
         let Some(aggregate) = machine.aggregate() else { return Ok(()) };
-        let disks = aggregate.parts.store.log_places();
-        let disks = disks.iter().filter(|place| place.is_lasting).count();
-        let expected = disks.min(machine.plan.kind.parity_disks() + 1);
+        let expected = copies_expected(&aggregate);
+        let places = aggregate.parts.store.log_places();
+        let is_in_use =
+            |disk: &str| places.iter().any(|place| place.is_lasting && place.disk.name() == disk);
         let copies = aggregate.parts.log.copies();
-        let is_whole = |copy: &&CopyStatus| copy.state == CopyState::Whole;
-        if aggregate.is_failed() || copies.iter().filter(is_whole).count() >= expected {
+        let counts = |copy: &&CopyStatus| copy.state == CopyState::Whole && is_in_use(&copy.disk);
+        if aggregate.is_failed() || copies.iter().filter(counts).count() >= expected {
             return Ok(());
         }
         Err(Finding::Listing {
@@ -83,6 +87,20 @@ impl LogOnDisks {
             found: format!("{copies:?}"),
         })
     }
+}
+
+/// How many copies of the log there are to be: one more than disks may fail of a group that stays,
+/// as far as such groups have disks in use.
+fn copies_expected(aggregate: &Aggregate) -> usize {
+    let leaving = aggregate.evacuation().map(|leaving| leaving.group);
+    let places = aggregate.parts.store.log_places();
+    let stays = |place: &&LogPlace| place.is_lasting && Some(place.place.group) != leaving;
+    let disks = places.iter().filter(stays).count();
+    let geometry = aggregate.parts.store.geometry();
+    let groups = (0..).zip(geometry.groups());
+    let staying = groups.filter(|(number, group)| !group.is_removed() && Some(*number) != leaving);
+    let failing = staying.map(|(_, group)| group.kind.parity_disks()).max().unwrap_or(0);
+    disks.min(failing + 1)
 }
 
 /// Whether the log can do without any disk: it is elsewhere, or has all its copies, and the labels
@@ -95,14 +113,10 @@ pub fn may_lose_copy(machine: &Machine<'_>) -> bool {
     let log = &aggregate.parts.log;
     let is_whole = |copy: &CopyStatus| copy.state == CopyState::Whole;
     let whole = log.copies().iter().filter(|copy| is_whole(copy)).count();
-    let lasting = aggregate.parts.store.log_places();
-    let lasting = lasting.iter().filter(|place| place.is_lasting).count();
     let is_named = Arc::new(AtomicBool::default());
     let named = Arc::clone(&is_named);
     log.when_copies_named(Box::new(move |_| named.store(true, Ordering::Relaxed)));
-    whole > 1
-        && whole >= lasting.min(machine.plan.kind.parity_disks() + 1)
-        && is_named.load(Ordering::Relaxed)
+    whole > 1 && whole >= copies_expected(&aggregate) && is_named.load(Ordering::Relaxed)
 }
 
 fn mend(machine: &Machine<'_>) {

@@ -118,7 +118,13 @@ pub fn lives_of(rule: Rule) -> Lives {
     let log_copies =
         matches!(rule, Rule::LogCopyTrusted | Rule::JoiningCopyTrusted | Rule::StaleCopyRead);
     let lives = Lives { front_end, operator, mix, losing, wide, ..Lives::default() };
-    let log_on_disks = matches!(rule, Rule::ServedBeforeNamed | Rule::LogLeftBehind);
+    let log_on_disks = matches!(
+        rule,
+        Rule::ServedBeforeNamed
+            | Rule::LogLeftBehind
+            | Rule::LogCopyLacking
+            | Rule::LogStaysInGroup
+    );
     Lives { damaged, lacking, log_copies, log_on_disks, ..lives }
 }
 

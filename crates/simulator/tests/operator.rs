@@ -60,6 +60,14 @@ fn regression_an_aggregate_is_made_and_a_cut_leaves_it_without_its_spares() {
     }
 }
 
+/// All of a disk was filled, and the labels that say so were being written: its job was refused
+/// another rate as if the node had failed, and not because the work was over.
+#[test]
+fn regression_a_job_whose_work_is_over_is_refused_as_one_that_is_over() {
+    let outcome = live_seed(70213, &lives(), false);
+    assert!(outcome.finding.is_none(), "{}", outcome.report());
+}
+
 #[test]
 fn a_life_with_an_operator_replays_bit_for_bit() {
     let [first, second] = [0, 1].map(|_| live_seed(7, &lives(), false).trace.hash());

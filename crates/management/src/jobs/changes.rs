@@ -8,7 +8,8 @@
 //!
 //! Invariant: what was answered as paused is paused after a restart, too, and has the same rate.
 //!
-//! Fails: `Conflict` if the job is over, or work of its kind cannot be changed so.
+//! Fails: `Conflict` if the job or its work is over, or work of its kind cannot be changed so;
+//! `Failed` if the list of jobs cannot be written.
 
 use crate::jobs::job::{Job, Key, Setting, Subject};
 use crate::jobs::room::{Jobs, missing};
@@ -84,8 +85,9 @@ impl Jobs {
     /// Has work wait whose job keeps how it is to go, lets it go on, or sets its rate.
     fn change_marked(&self, message: &str, wanted: &JobChange) -> Result<(), AdminError> {
         let number = wanted.job;
-        let error =
-            |cause: &str| AdminError::new(Code::Failed, message, number.to_string()).because(cause);
+        let error = |code: Code, cause: &str| {
+            AdminError::new(code, message, number.to_string()).because(cause)
+        };
         let marked = {
             let mut kept = self.keeper.kept.lock();
             let Some(job) = kept.table.job(number) else {
@@ -103,7 +105,8 @@ impl Jobs {
             is_done.then_some((key, before))
         };
         let Some((key, before)) = marked else {
-            return Err(error("it ended a moment ago").try_next("stroop job list"));
+            // Or all is done, and the labels that say so are being written.
+            return Err(error(Code::Conflict, "it ended a moment ago").try_next("stroop job list"));
         };
         if self.keeper.store() {
             return Ok(());
@@ -112,8 +115,9 @@ impl Jobs {
         kept.table.set(number, before);
         Look::new(&self.aggregates, self.start.get()).go_as(&key, before);
         drop(kept);
-        Err(error("the list of jobs cannot be written, so a restart would not know it")
-            .try_next("make room in the state directory, and the same command again"))
+        let cause = "the list of jobs cannot be written, so a restart would not know it";
+        let next = "make room in the state directory, and the same command again";
+        Err(error(Code::Failed, cause).try_next(next))
     }
 }
 

@@ -26,7 +26,7 @@ mod shard;
 use moved::Moved;
 use ondisk::pointer::BLOCK_NUMBER_MAX;
 use platform::sync::{Mutex, RwLock};
-use shard::{RUN_BLOCKS, Shard};
+use shard::{Gone, RUN_BLOCKS, Shard};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ pub enum Class {
 /// Counts the blocks of a node, whoever has them.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockGauge {
-    /// Blocks that live now.
+    /// Blocks that live now, or nearly so many.
     pub live_blocks: fn() -> u64,
     /// How many there may be.
     pub blocks_max: u64,
@@ -180,7 +180,7 @@ impl BufferCache {
         // The block itself lives already, so at the cap this counts one too many.
         let surplus = self.shared.gauge.map_or(0, |gauge| gauge.excess_blocks().min(SURPLUS_MAX));
         // What goes is freed outside the lock.
-        let mut gone = Vec::new();
+        let mut gone = Gone::new();
         let number = self.number(pvbn);
         let mut shard = self.shared.shard(number).lock();
         gone.extend((0..surplus).map_while(|_| shard.evict()));

@@ -24,9 +24,9 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Time between two samples: a few for each batch of writes of a disk.
-const SAMPLE_INTERVAL: Duration = Duration::from_millis(2);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(5);
 /// Samples of a line.
-const LINE_SAMPLES: u64 = 5;
+const LINE_SAMPLES: u64 = 2;
 /// Where the file ends: some hours of lines.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 

@@ -16,7 +16,11 @@
 use super::Class;
 use platform::memory::prefer_huge_pages;
 use platform::mutation::{self, Rule};
+use smallvec::SmallVec;
 use units::{BlockRef, Pvbn};
+
+/// Blocks that leave the cache for one that comes, seldom more.
+pub(super) type Gone = SmallVec<[BlockRef; 4]>;
 
 /// Neighbours that share a group: their marks are the bits of a byte.
 pub(super) const RUN_BLOCKS: u64 = 8;
@@ -130,7 +134,7 @@ impl Shard {
         pvbn: Pvbn,
         (check, class): (u32, Class),
         block: BlockRef,
-        gone: &mut Vec<BlockRef>,
+        gone: &mut Gone,
     ) {
         let (run, way) = place(pvbn);
         if let Ok(at) = self.find(run)
@@ -289,7 +293,7 @@ mod tests {
             let mut model: BTreeMap<u64, (u32, u64)> = BTreeMap::new();
             for (number, step) in steps.into_iter().enumerate() {
                 let number = number as u64;
-                let mut gone = Vec::new();
+                let mut gone = Gone::new();
                 match step {
                     Step::Insert(pvbn, check, class) => {
                         model.remove(&pvbn);
@@ -342,13 +346,13 @@ mod tests {
     fn what_is_used_stays() {
         let mut shard = Shard::new(16);
         for pvbn in 0..16 {
-            shard.insert(Pvbn(pvbn), (1, Class::Data), block(pvbn), &mut Vec::new());
+            shard.insert(Pvbn(pvbn), (1, Class::Data), block(pvbn), &mut Gone::new());
         }
         for round in 1..20 {
             assert!(shard.get(Pvbn(3), 1).is_some(), "round {round}");
             for new in 0..8 {
                 let class = (1, Class::Data);
-                shard.insert(Pvbn(round * 100 + new), class, block(new), &mut Vec::new());
+                shard.insert(Pvbn(round * 100 + new), class, block(new), &mut Gone::new());
             }
         }
     }
@@ -360,7 +364,7 @@ mod tests {
         let mut next = 0;
         let mut insert = |shard: &mut Shard, class: Class, count: u64| {
             for _ in 0..count {
-                shard.insert(Pvbn(next), (1, class), block(next), &mut Vec::new());
+                shard.insert(Pvbn(next), (1, class), block(next), &mut Gone::new());
                 next += 1;
             }
         };

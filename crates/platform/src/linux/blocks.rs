@@ -8,7 +8,7 @@
 //! comes and goes with each block: it has a slab, too, and a layout that hardly anything else has.
 //!
 //! So the memory that blocks take is the largest number of them that lived at one time, and
-//! [`BlockAllocator::live_blocks`] is exact: whoever keeps blocks for later lets go of them by it.
+//! [`BlockAllocator::live_blocks_nearly`] tells whoever keeps blocks for later when to let go of them.
 //!
 //! The system clears a page when it is touched first, which takes longer than copying a block into
 //! it. [`BlockAllocator::populate`] has that done ahead of time, a chunk at each call: what is
@@ -48,6 +48,11 @@ impl<A> BlockAllocator<A> {
     /// An allocator over `below`, without memory.
     pub const fn new(below: A) -> Self {
         Self { below, bytes: Slab::new(BYTES.size()), counts: Slab::new(COUNTS_SLOT_BYTES) }
+    }
+
+    /// Blocks that live now, give or take some hundred: for whoever asks at each block.
+    pub fn live_blocks_nearly(&self) -> u64 {
+        self.bytes.live_nearly()
     }
 
     /// Blocks that live now, wherever they are.

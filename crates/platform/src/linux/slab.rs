@@ -1,23 +1,30 @@
 //! Slots of one size, packed one behind another in chunks, for an allocator.
 //!
-//! A freed slot is the next to be given out, whichever thread asks, so the memory that slots take
-//! is the largest number of them that was out at one time, or nearly: the free lists are looked at
-//! one after another. Chunks are never given back.
+//! A freed slot is given out before a new one is, whichever thread asks, so the memory that slots
+//! take is the largest number of them that was out at one time, or nearly: the free lists are looked
+//! at one after another. Chunks are never given back.
+//!
+//! Threads that take slots are seldom those that give them back. What two processors write in turns
+//! costs each of them as much as a miss of its cache, so a thread takes from its own list and gives
+//! to it, moves [`MOVED_MAX`] slots at once from another's list when its own is empty, and tells
+//! others how many are free when the number has changed by [`UNTOLD_MAX`].
 //!
 //! Up to [`KEPT_MAX`] free slots of a list are remembered beside the slots, not in them: the memory
 //! of a freed slot is seldom in the processor's cache, and neither the thread that frees it nor the
-//! thread that takes it next waits for that memory.
+//! thread that takes it next waits for that memory. Of more than that, one slot remembers as many
+//! others as it has room for.
 //!
 //! Invariants: a slot is in one free list or with its owner; no lock is held while memory is asked
-//! of the system by anyone but the one who carves; a thread never waits for a lock that it can walk
-//! around: a lock holder does a few instructions.
+//! of the system by anyone but the one who carves; a thread never waits for a lock: it looks
+//! elsewhere, and then again.
 //!
 //! Fails: with a null pointer when the system has no memory left.
 
 use std::cell::{Cell, UnsafeCell};
 use std::io;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::slice;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 /// Bytes asked of the system at once: a huge page.
 pub(super) const CHUNK_BYTES: usize = 2 << 20;
@@ -28,22 +35,30 @@ const SHARDS: usize = 16;
 /// Free slots that a list remembers beside them: what a few large requests take and give back.
 const KEPT_MAX: usize = 512;
 
-/// A free slot that is remembered in itself points at the next.
-struct Free {
-    next: *mut Free,
+/// Free slots that go from one list to another at once.
+const MOVED_MAX: usize = 64;
+/// What a list takes and gives before [`Slab::live_nearly`] hears of it.
+const UNTOLD_MAX: isize = 32;
+
+/// What is free and remembered. Whoever holds the list's lock has it.
+struct Kept {
+    /// A stack, up to `count`.
+    slots: [*mut u8; KEPT_MAX],
+    count: usize,
+    /// A free slot whose memory holds the address of the next such slot, and of as many others as
+    /// it has room for; null if there is none.
+    packed: *mut *mut u8,
+    /// Slots given, less those taken, that nobody was told of.
+    untold: isize,
 }
 
-/// A stack of free slots, or of chunks; what lies in it is touched by whoever holds `busy`.
+/// A stack of free slots, or of chunks.
 #[repr(align(128))]
 struct Shard {
     busy: AtomicBool,
     /// All that lie in it.
     count: AtomicUsize,
-    /// The top of the stack, up to `kept_count`.
-    kept: UnsafeCell<[*mut Free; KEPT_MAX]>,
-    kept_count: UnsafeCell<usize>,
-    /// The rest of it: each points at the next.
-    head: UnsafeCell<*mut Free>,
+    kept: UnsafeCell<Kept>,
 }
 
 /// What of the newest chunk was not given out yet.
@@ -60,6 +75,8 @@ pub(super) struct Slab {
     carving: Carving,
     /// Chunks whose pages are there.
     populated: Shard,
+    /// What the lists have told of their free slots.
+    free_told: AtomicI64,
     carved: AtomicU64,
     chunks: AtomicU64,
 }
@@ -89,63 +106,94 @@ fn try_lock(busy: &AtomicBool) -> bool {
     !busy.load(Ordering::Relaxed) && !busy.swap(true, Ordering::Acquire)
 }
 
+impl Kept {
+    /// The top of the stack; null if there is none. A packed slot holds `packed_count` others.
+    ///
+    /// # Safety
+    /// What was pushed is free, with memory for so many addresses and one.
+    unsafe fn pop(&mut self, packed_count: usize) -> *mut u8 {
+        if let Some(below) = self.count.checked_sub(1) {
+            self.count = below;
+            return self.slots[below];
+        }
+        let packed = self.packed;
+        if !packed.is_null() {
+            // SAFETY: a packed slot holds the next one, and then `packed_count` others.
+            let others = unsafe {
+                self.packed = (*packed).cast();
+                slice::from_raw_parts(packed.add(1), packed_count)
+            };
+            self.slots[..packed_count].copy_from_slice(others);
+            self.count = packed_count;
+        }
+        packed.cast()
+    }
+
+    /// Puts a slot on the stack. If there is no room, it takes `packed_count` others into itself.
+    ///
+    /// # Safety
+    /// It is free, with memory for so many addresses and one.
+    unsafe fn push(&mut self, slot: *mut u8, packed_count: usize) {
+        if self.count < KEPT_MAX {
+            self.slots[self.count] = slot;
+            self.count += 1;
+            return;
+        }
+        let packed: *mut *mut u8 = slot.cast();
+        self.count -= packed_count;
+        // SAFETY: as the caller promises.
+        unsafe {
+            *packed = self.packed.cast();
+            let others = &self.slots[self.count..];
+            packed.add(1).copy_from_nonoverlapping(others.as_ptr(), packed_count);
+        }
+        self.packed = packed;
+    }
+}
+
 impl Shard {
     const fn new() -> Self {
         Self {
             busy: AtomicBool::new(false),
             count: AtomicUsize::new(0),
-            kept: UnsafeCell::new([ptr::null_mut(); KEPT_MAX]),
-            kept_count: UnsafeCell::new(0),
-            head: UnsafeCell::new(ptr::null_mut()),
+            kept: UnsafeCell::new(Kept {
+                slots: [ptr::null_mut(); KEPT_MAX],
+                count: 0,
+                packed: ptr::null_mut(),
+                untold: 0,
+            }),
         }
     }
 
-    fn unlock(&self) {
-        self.busy.store(false, Ordering::Release);
+    /// What is in it, unless somebody else has it.
+    fn try_lock(&self) -> Option<Locked<'_>> {
+        // Not `then_some`: what it drops would end the lock of whoever has it.
+        try_lock(&self.busy).then(|| Locked(self))
+    }
+}
+
+/// A list that is ours until this is dropped.
+struct Locked<'a>(&'a Shard);
+
+impl Locked<'_> {
+    fn kept(&mut self) -> &mut Kept {
+        // SAFETY: the lock is ours, and so is this.
+        unsafe { &mut *self.0.kept.get() }
     }
 
-    /// The top of the stack; null if there is none. The caller holds `busy`.
-    ///
-    /// # Safety
-    /// `busy` is the caller's.
-    unsafe fn pop(&self) -> *mut Free {
-        // SAFETY: `busy` is the caller's, and what the stack holds is free: it is ours to read.
-        // No more than `KEPT_MAX` are kept.
-        unsafe {
-            let kept_count = &mut *self.kept_count.get();
-            let top = if let Some(below) = kept_count.checked_sub(1) {
-                *kept_count = below;
-                (*self.kept.get())[below]
-            } else {
-                let top = *self.head.get();
-                if top.is_null() {
-                    return top;
-                }
-                *self.head.get() = (*top).next;
-                top
-            };
-            self.count.fetch_sub(1, Ordering::Relaxed);
-            top
-        }
+    fn len(&self) -> usize {
+        self.0.count.load(Ordering::Relaxed)
     }
 
-    /// Puts something on the stack. The caller holds `busy`.
-    ///
-    /// # Safety
-    /// `busy` is the caller's, and `free` is free, large enough and aligned for [`Free`].
-    unsafe fn push(&self, free: *mut Free) {
-        // SAFETY: as the caller promises. No more than `KEPT_MAX` are kept.
-        unsafe {
-            let kept_count = &mut *self.kept_count.get();
-            if *kept_count < KEPT_MAX {
-                (*self.kept.get())[*kept_count] = free;
-                *kept_count += 1;
-            } else {
-                (*free).next = *self.head.get();
-                *self.head.get() = free;
-            }
-        }
-        self.count.fetch_add(1, Ordering::Relaxed);
+    /// Notes that it has so many more. Nobody else writes the number meanwhile.
+    fn note(&mut self, change: isize) {
+        self.0.count.store(self.len().wrapping_add_signed(change), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.0.busy.store(false, Ordering::Release);
     }
 }
 
@@ -190,9 +238,9 @@ fn map_chunk() -> *mut u8 {
 
 impl Slab {
     /// None yet, of so many bytes each: a multiple of their alignment, which is a page at most,
-    /// and room for [`Free`].
+    /// and room for two addresses.
     pub const fn new(slot_bytes: usize) -> Self {
-        assert!(slot_bytes >= size_of::<Free>() && slot_bytes <= CHUNK_BYTES);
+        assert!(slot_bytes >= 2 * size_of::<*mut u8>() && slot_bytes <= CHUNK_BYTES);
         Self {
             slot_bytes,
             shards: [const { Shard::new() }; SHARDS],
@@ -202,6 +250,7 @@ impl Slab {
                 left: UnsafeCell::new(0),
             },
             populated: Shard::new(),
+            free_told: AtomicI64::new(0),
             carved: AtomicU64::new(0),
             chunks: AtomicU64::new(0),
         }
@@ -209,6 +258,19 @@ impl Slab {
 
     const fn slots_of_chunk(&self) -> u64 {
         (CHUNK_BYTES / self.slot_bytes) as u64
+    }
+
+    /// Addresses of other slots that a packed one holds, beside that of the next.
+    const fn packed_count(&self) -> usize {
+        let room = self.slot_bytes / size_of::<*mut u8>() - 1;
+        if room < KEPT_MAX { room } else { KEPT_MAX }
+    }
+
+    /// Slots that are out now, give or take [`UNTOLD_MAX`] for each list. Asking costs little, and
+    /// costs those who take and give hardly anything.
+    pub fn live_nearly(&self) -> u64 {
+        let free = self.free_told.load(Ordering::Relaxed);
+        self.carved.load(Ordering::Relaxed).saturating_add_signed(-free)
     }
 
     /// Slots that are out now.
@@ -241,13 +303,15 @@ impl Slab {
             self.chunks.fetch_sub(1, Ordering::Relaxed);
             return false;
         }
-        while !try_lock(&self.populated.busy) {
+        loop {
+            if let Some(mut populated) = self.populated.try_lock() {
+                // SAFETY: the chunk is nobody's yet, and larger than a slot.
+                unsafe { populated.kept().push(chunk, self.packed_count()) };
+                populated.note(1);
+                return true;
+            }
             std::thread::yield_now();
         }
-        // SAFETY: `busy` is ours; the chunk is nobody's yet, and larger than `Free`.
-        unsafe { self.populated.push(chunk.cast()) };
-        self.populated.unlock();
-        true
     }
 
     /// Chunks that are populated and not carved yet.
@@ -268,41 +332,49 @@ impl Slab {
     fn take_chunk(&self) -> *mut u8 {
         // Who populates holds this for a few instructions; a new chunk costs much more.
         while self.populated.count.load(Ordering::Relaxed) > 0 {
-            if try_lock(&self.populated.busy) {
-                // SAFETY: `busy` is ours.
-                let chunk = unsafe { self.populated.pop() };
-                self.populated.unlock();
+            if let Some(mut populated) = self.populated.try_lock() {
+                // SAFETY: chunks were pushed, larger than slots.
+                let chunk = unsafe { populated.kept().pop(self.packed_count()) };
                 if chunk.is_null() {
                     break;
                 }
-                return chunk.cast();
+                populated.note(-1);
+                return chunk;
             }
             std::thread::yield_now();
         }
         self.new_chunk()
     }
 
-    /// A free slot: of this thread's shard, of another's, or a new one; null without memory.
+    /// A free slot: of this thread's list, of another's, or a new one; null without memory.
     pub fn take(&self) -> *mut u8 {
         let first = first_shard();
         loop {
-            let mut all_seen = true;
-            for step in 0..SHARDS {
+            let mut own = self.shards[first].try_lock();
+            let found = own.as_mut().map_or(ptr::null_mut(), |own| self.pop(own));
+            if !found.is_null() {
+                return found;
+            }
+            let mut all_seen = own.is_some();
+            for step in 1..SHARDS {
                 let shard = &self.shards[(first + step) % SHARDS];
                 if shard.count.load(Ordering::Relaxed) == 0 {
                     continue;
                 }
-                if !try_lock(&shard.busy) {
+                let Some(mut other) = shard.try_lock() else {
                     all_seen = false;
                     continue;
+                };
+                let found = self.pop(&mut other);
+                if found.is_null() {
+                    continue;
                 }
-                // SAFETY: `busy` is ours.
-                let slot = unsafe { shard.pop() };
-                shard.unlock();
-                if !slot.is_null() {
-                    return slot.cast();
+                if let Some(own) = &mut own {
+                    self.move_some(&mut other, own);
                 }
+                return found;
             }
+            drop(own);
             // Memory grows only when every free list was seen to be empty.
             if all_seen && try_lock(&self.carving.busy) {
                 let slot = self.carve();
@@ -310,6 +382,45 @@ impl Slab {
                 return slot;
             }
             std::thread::yield_now();
+        }
+    }
+
+    /// The top of a list; null if it is empty.
+    fn pop(&self, list: &mut Locked<'_>) -> *mut u8 {
+        // SAFETY: slots were pushed.
+        let slot = unsafe { list.kept().pop(self.packed_count()) };
+        if !slot.is_null() {
+            list.note(-1);
+            self.tell(list, -1);
+        }
+        slot
+    }
+
+    /// Moves up to half of a list to an empty one, so that the lowest address is on top: slots that
+    /// lie one behind another are given out one after another.
+    fn move_some(&self, from: &mut Locked<'_>, to: &mut Locked<'_>) {
+        let count = (from.len() / 2).min(MOVED_MAX);
+        let mut moved = [ptr::null_mut(); MOVED_MAX];
+        for slot in &mut moved[..count] {
+            // SAFETY: slots were pushed, and there are twice as many.
+            *slot = unsafe { from.kept().pop(self.packed_count()) };
+        }
+        moved[..count].sort_unstable_by(|left, right| right.cmp(left));
+        for slot in &moved[..count] {
+            // SAFETY: the slot is free.
+            unsafe { to.kept().push(*slot, self.packed_count()) };
+        }
+        from.note(-count.cast_signed());
+        to.note(count.cast_signed());
+    }
+
+    /// One was given to a list or taken from it: `change` more are free.
+    fn tell(&self, list: &mut Locked<'_>, change: isize) {
+        let untold = &mut list.kept().untold;
+        *untold += change;
+        if untold.abs() >= UNTOLD_MAX {
+            self.free_told.fetch_add(*untold as i64, Ordering::Relaxed);
+            *untold = 0;
         }
     }
 
@@ -339,14 +450,13 @@ impl Slab {
     /// # Safety
     /// It came from [`Self::take`] of this, and nobody uses it.
     pub unsafe fn give(&self, slot: *mut u8) {
-        let slot: *mut Free = slot.cast();
         let first = first_shard();
         for step in 0.. {
-            let shard = &self.shards[(first + step) % SHARDS];
-            if try_lock(&shard.busy) {
-                // SAFETY: `busy` is ours; the slot is free, large enough and aligned for `Free`.
-                unsafe { shard.push(slot) };
-                shard.unlock();
+            if let Some(mut list) = self.shards[(first + step) % SHARDS].try_lock() {
+                // SAFETY: the slot is free and came from here.
+                unsafe { list.kept().push(slot, self.packed_count()) };
+                list.note(1);
+                self.tell(&mut list, 1);
                 return;
             }
             if step % SHARDS == SHARDS - 1 {
@@ -461,7 +571,79 @@ mod tests {
             .collect();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         assert_eq!(slab.live(), 0);
-        // A thread that finds a list locked looks again before it grows.
-        assert!(slab.peak() <= (THREADS * HELD) as u64, "{}", slab.peak());
+        // A thread that finds a list locked looks again before it grows. It may miss slots that go
+        // from a list that it has yet to look at to one where it was.
+        assert!(slab.peak() <= (THREADS * (HELD + 1)) as u64, "{}", slab.peak());
+    }
+
+    /// One thread takes all that another gives, in bursts of more than a list keeps beside slots.
+    #[test]
+    fn slots_go_from_who_gives_to_who_takes() {
+        const ROUNDS: usize = 20;
+        for slot_bytes in [2 * size_of::<*mut u8>(), 32, SLOT_BYTES] {
+            let slab: &'static Slab = Box::leak(Box::new(Slab::new(slot_bytes)));
+            let (to_give, given) = std::sync::mpsc::channel::<Vec<usize>>();
+            let (tell, told) = std::sync::mpsc::channel();
+            let body = move || {
+                for slots in given {
+                    // SAFETY: taken below, and used by nobody after that.
+                    slots.into_iter().for_each(|slot| unsafe { slab.give(slot as *mut u8) });
+                    tell.send(()).unwrap();
+                }
+            };
+            let giver = crate::thread::spawn("giving", body).unwrap();
+            for round in 0..ROUNDS {
+                let slots: Vec<usize> = (0..COUNT).map(|_| slab.take() as usize).collect();
+                let apart: HashSet<&usize> = slots.iter().collect();
+                assert_eq!(apart.len(), COUNT, "round {round}: somebody else has it");
+                let nearly = slab.live_nearly().abs_diff(COUNT as u64);
+                assert!(nearly < 2 * UNTOLD_MAX as u64, "{nearly} more or less than there are");
+                for slot in &slots {
+                    // SAFETY: the slot is ours.
+                    unsafe { (*slot as *mut u8).write_bytes(round as u8, slot_bytes) };
+                }
+                to_give.send(slots).unwrap();
+                told.recv().unwrap();
+            }
+            drop(to_give);
+            giver.join().unwrap();
+            assert_eq!((slab.live(), slab.peak()), (0, COUNT as u64));
+        }
+    }
+
+    /// Threads take and give in bursts, each what another took.
+    #[test]
+    fn slots_are_with_one_owner_whoever_gives_them_back() {
+        const BURST_MAX: usize = 2 * KEPT_MAX;
+        type Bursts = crate::sync::Mutex<Vec<Vec<usize>>>;
+        for slot_bytes in [32, SLOT_BYTES] {
+            let slab: &'static Slab = Box::leak(Box::new(Slab::new(slot_bytes)));
+            let bursts: &'static Bursts = Box::leak(Box::default());
+            let body = move |number: usize| {
+                for round in 0..1000 {
+                    let count = 1 + (round * 7919 + number * 131) % BURST_MAX;
+                    let slots: Vec<usize> = (0..count).map(|_| slab.take() as usize).collect();
+                    for slot in &slots {
+                        // SAFETY: the slot is ours, and has room for four words.
+                        unsafe { (*slot as *mut [usize; 4]).write([slot + 1; 4]) };
+                    }
+                    bursts.lock().push(slots);
+                    let burst = bursts.lock().pop();
+                    for slot in burst.into_iter().flatten() {
+                        // SAFETY: taken and written above, by whichever thread; ours now.
+                        unsafe {
+                            let marks = (slot as *mut [usize; 4]).read();
+                            assert_eq!(marks, [slot + 1; 4], "somebody else has it");
+                            slab.give(slot as *mut u8);
+                        }
+                    }
+                }
+            };
+            let threads: Vec<_> = (0..4)
+                .map(|number| crate::thread::spawn("allocating", move || body(number)).unwrap())
+                .collect();
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+            assert_eq!(slab.live(), 0);
+        }
     }
 }

@@ -303,7 +303,7 @@ impl FuseMount {
                 ends.tell();
                 served
             };
-            self.loops.push(thread::spawn(&format!("fuse-{number}"), body)?);
+            self.loops.push(thread::spawn_prompt(&format!("fuse-{number}"), body)?);
         }
         if let Some(rings) = rings {
             self.is_over_io_uring = true;

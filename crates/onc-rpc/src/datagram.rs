@@ -72,7 +72,7 @@ impl DatagramServer {
         let stopping = Arc::new(AtomicBool::new(false));
         let (receiving, ending) = (Arc::clone(&socket), Arc::clone(&stopping));
         let body = move || serve(&service, &receiving, &ending);
-        let thread = platform::thread::spawn("rpc-datagrams", body)
+        let thread = platform::thread::spawn_prompt("rpc-datagrams", body)
             .map_err(|source| RpcError::Start { address, source })?;
         Ok(Self { socket, stopping, thread: Some(thread) })
     }

@@ -265,7 +265,7 @@ impl<S: Service> Server<S> {
             let find = |id| shared.connections.lock().find(id);
             shared.poller.run(&*shared.clock, find, || shared.look());
         };
-        server.threads.push(platform::thread::spawn("rpc-poller", poll).map_err(start)?);
+        server.threads.push(platform::thread::spawn_prompt("rpc-poller", poll).map_err(start)?);
         let (shared, listener) = (Arc::clone(&server.shared), Arc::clone(&server.listener));
         let accept = move || accept_all(&shared, &listener);
         server.threads.push(platform::thread::spawn("rpc-accept", accept).map_err(start)?);
@@ -368,7 +368,7 @@ fn serve<S: Service>(
     };
     // In the order in which they are accepted.
     let mut session = shared.service.open(peer);
-    platform::thread::spawn("rpc-reader", move || {
+    platform::thread::spawn_prompt("rpc-reader", move || {
         let Ending { shared, connection, .. } = &ending;
         let records = RecordReader::new(&*socket, record_bytes_max);
         let error = read_calls(&shared.service, connection, &mut session, records);

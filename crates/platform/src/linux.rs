@@ -27,6 +27,7 @@ mod heap;
 mod queue;
 #[expect(unsafe_code, reason = "an allocator")]
 mod slab;
+mod slice;
 #[expect(unsafe_code, reason = "buffers that the kernel fills")]
 mod transfer;
 #[expect(unsafe_code, reason = "memory that is shared with the kernel")]
@@ -39,6 +40,7 @@ mod tests;
 pub use activity::Activity;
 pub use blocks::{BLOCK_FOOTPRINT_BYTES, BlockAllocator};
 pub use clock::{SystemClock, SystemEntropy};
-pub use engine::{IoEngine, IoEngineKind};
+pub use engine::{IoEngine, IoEngineKind, completion_threads_count};
 pub use file::{DiskAccess, DiskOpener, FileDisk, create_file_disk};
 pub use heap::{HeapLimits, limit_heap};
+pub use slice::prefer_short_slices;

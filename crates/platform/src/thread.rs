@@ -19,6 +19,22 @@ where
     std::thread::Builder::new().name(name.to_owned()).spawn(body)
 }
 
+/// Starts a thread that has answers on their way, and works a little for each: it gets a processor
+/// before those that work for long ([`crate::linux::prefer_short_slices`]).
+///
+/// # Errors
+/// When the operating system has no room for another thread.
+pub fn spawn_prompt<T, F>(name: &str, body: F) -> io::Result<JoinHandle<T>>
+where
+    T: Send + 'static,
+    F: FnOnce() -> T + Send + 'static,
+{
+    spawn(name, || {
+        crate::linux::prefer_short_slices();
+        body()
+    })
+}
+
 /// How many threads can run at the same time here; at least one.
 #[must_use]
 pub fn parallelism() -> usize {

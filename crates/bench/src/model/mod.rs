@@ -63,8 +63,8 @@ pub struct ModelBench {
     pub depth: usize,
     /// Bytes of a request.
     pub request: ByteSize,
-    /// Threads that run disks' completions.
-    pub completion_threads: usize,
+    /// Threads that run disks' completions; as many as a node has with the cores, if not given.
+    pub completion_threads: Option<usize>,
     /// Rounds; the median counts.
     pub rounds: usize,
 }
@@ -205,7 +205,7 @@ fn load(
     }
     let usage = rig.cores.take_usage();
     let points = (points().0 - before.0, points().1 - before.1);
-    let shares = Shares::new(&usage, bench.completion_threads, &rig.take_busy(), points);
+    let shares = Shares::new(&usage, rig.completion_threads, &rig.take_busy(), points);
     let bytes = u128::from(files.len() as u64 * count * request_bytes);
     let rate = bytes * 1_000_000_000 / u128::from(usage.elapsed().max(1));
     Ok(ModelRound { rate: u64::try_from(rate).unwrap_or(u64::MAX), shares })

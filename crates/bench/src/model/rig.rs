@@ -18,6 +18,7 @@ use file_service::{
 };
 use ondisk::label::RaidKind;
 use platform::completion;
+use platform::linux::completion_threads_count;
 use platform::sync::Mutex;
 use platform::{Disk, Entropy, Seeded};
 use std::sync::Arc;
@@ -57,6 +58,7 @@ pub(super) struct Rig {
     pub world: Arc<World>,
     pub cores: Cores,
     pub service: Arc<Service>,
+    pub completion_threads: usize,
     engine: Arc<Engine>,
     disks: Vec<Arc<ModelDisk>>,
     log: Arc<ModelDisk>,
@@ -75,9 +77,11 @@ impl Rig {
             cp_interval_nanoseconds: CP_INTERVAL_NANOSECONDS,
             tuning: Tuning::default(),
         });
+        let of_node = || completion_threads_count(shape.cores);
+        let completion_threads = bench.completion_threads.unwrap_or_else(of_node);
         let lanes = Lanes {
             workers: shape.cores,
-            completions: bench.completion_threads,
+            completions: completion_threads,
             log: LOG_THREADS,
             // A thread for each client's connection, and the thread that ticks.
             calls: bench.streams() + 1,
@@ -86,7 +90,8 @@ impl Rig {
         let same = Arc::clone(&engine);
         cores.tick_every(TICK.as_nanos() as u64, Arc::new(move || same.tick()));
         let service = Arc::new(Service(Arc::clone(&engine)));
-        let mut rig = Self { world, cores, service, engine, disks: Vec::new(), log };
+        let disks = Vec::new();
+        let mut rig = Self { world, cores, service, completion_threads, engine, disks, log };
         rig.create(bench, shape)?;
         Ok(rig)
     }

@@ -178,7 +178,7 @@ fn bench(medium: Medium) -> ModelBench {
         files: 2,
         depth: 4,
         request: ByteSize(64 << 10),
-        completion_threads: 2,
+        completion_threads: None,
         rounds: 1,
     }
 }

@@ -210,9 +210,9 @@ pub struct BenchModelArguments {
     /// Size of a request
     #[arg(long, value_name = "SIZE", default_value = "256K")]
     pub request_size: ByteSize,
-    /// Threads that run completions of disks; a node has 2
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = parse_count)]
-    pub completion_threads: usize,
+    /// Threads that run completions of disks; as many as a node with so many cores has, if not given
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    pub completion_threads: Option<usize>,
     /// Rounds of each case; the median counts
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = parse_count)]
     pub rounds: usize,

@@ -36,7 +36,7 @@ use crate::request_memory::RequestMemory;
 use crate::session::PAGE_BYTES;
 use crate::{EndProcessOnPanic, or_cut};
 use pending::Outbox;
-use platform::thread::{self as threads, JoinHandle, spawn};
+use platform::thread::{self as threads, JoinHandle, spawn_prompt};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -146,7 +146,7 @@ impl Ready {
             let Ok(serving) = wait.recv() else { return Ok(()) };
             or_cut(ring.serve(&serving), serving.connection.as_ref())
         };
-        let thread = spawn(&format!("fuse-ring-{number}"), body)?;
+        let thread = spawn_prompt(&format!("fuse-ring-{number}"), body)?;
         let made = is_made.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()));
         made.map(|()| Self { go, thread, outbox })
     }

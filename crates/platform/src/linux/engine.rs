@@ -24,7 +24,10 @@ const THREADS_COUNT: usize = 8;
 /// tells those who waited for a batch, the other writes the next.
 const DURABLE_THREADS_COUNT: usize = 2;
 /// Rings: completions (checksums, parity) run on the ring's thread, so more than one.
-const RINGS_COUNT_MAX: usize = 2;
+const RINGS_COUNT_MIN: usize = 2;
+/// With 16 cores, eight read four times as much as two from many fast disks, and the cores are what
+/// is busy then (`stroop bench model`).
+const RINGS_COUNT_MAX: usize = 8;
 
 /// How an engine reaches the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,8 +109,15 @@ impl Drop for IoEngine {
     }
 }
 
+/// Threads on which completions of disks run, where so many threads can run at the same time: half
+/// as many, for what completions do is half of the work of a read or less.
+#[must_use]
+pub fn completion_threads_count(parallelism: usize) -> usize {
+    (parallelism / 2).clamp(RINGS_COUNT_MIN, RINGS_COUNT_MAX).min(parallelism)
+}
+
 fn start_rings() -> io::Result<Backend> {
-    let count = thread::parallelism().min(RINGS_COUNT_MAX);
+    let count = completion_threads_count(thread::parallelism());
     let mut rings: Vec<Arc<UringQueue>> = Vec::new();
     for index in 0..count {
         match UringQueue::start(index) {
@@ -142,7 +152,7 @@ impl ThreadQueue {
         let queue = Arc::new(Self::default());
         for index in 0..threads_count {
             let worker = Arc::clone(&queue);
-            let started = thread::spawn(&format!("{name}-{index}"), move || worker.run());
+            let started = thread::spawn_prompt(&format!("{name}-{index}"), move || worker.run());
             if let Err(error) = started {
                 queue.stop();
                 return Err(error);

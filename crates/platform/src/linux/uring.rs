@@ -59,7 +59,7 @@ impl UringQueue {
                 Err(error) => drop(sender.send(Err(error))),
             }
         };
-        thread::spawn(&format!("io-ring-{index}"), body)?;
+        thread::spawn_prompt(&format!("io-ring-{index}"), body)?;
         let started = receiver.recv().map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe));
         started.flatten().map(|()| queue)
     }

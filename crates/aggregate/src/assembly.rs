@@ -81,6 +81,12 @@ impl Aggregate {
                 aggregate.fail(error.into());
             }
         }));
+        let watched = Arc::downgrade(&aggregate);
+        store.watch_writes(Arc::new(move |blocks| {
+            if let Some(aggregate) = watched.upgrade() {
+                aggregate.parts.shared.dirty.note_written(blocks);
+            }
+        }));
         use_of_blocks::answer(&aggregate);
         aggregate
     }

@@ -15,6 +15,11 @@
 //! are asked for a consistency point beside, and what they give back lets the operation go on
 //! earlier.
 //!
+//! Blocks of the image that a consistency point writes stay in memory until its commit, but count no
+//! more once disks have taken them. So what operations may change while it runs comes bit by bit, as
+//! fast as the disks write, and not all at once at its end. Beside what counts there are at most as
+//! many blocks as were dirty when the image was frozen: twice the cap together.
+//!
 //! A client that writes a stream fills whatever there is, and then waits for the consistency point
 //! all the time. So that those beside it who change a little do not wait with it, operations that
 //! change many blocks leave a part of the memory to them ([`DirtyMemory::is_full_for`]).
@@ -27,6 +32,7 @@
 //! - The sum is at most the cap, but for operations that were let in and have not counted what they
 //!   change: one of each aggregate that had nothing dirty, one of each thread. While an aggregate
 //!   holds more than the shares allow that came with a newcomer, the newcomer has what is left.
+//! - What is written of an image is taken off once: when disks have it, or with the image.
 //! - No lock is held while a [`Holder`] is called.
 
 use platform::mutation::{self, Rule};
@@ -51,6 +57,9 @@ const SMALL_BLOCKS_MAX: u64 = 7;
 /// The share of the cap that larger operations leave of the common part: what others change while
 /// a consistency point is written, some 2,600 blocks of a node with a gigabyte of memory.
 const SMALL_SHARE: u64 = 16;
+/// The share of the cap that has to be free before large operations go on while a consistency point
+/// runs: they do not wake for each batch that disks have taken.
+const WAKE_SHARE: u64 = 64;
 /// Clean inodes that each volume keeps in memory unless the node has less room.
 const INODES_PER_VOLUME_MAX: u64 = 100_000;
 /// Inodes that each volume may keep however many volumes there are: a path and what hangs on it.
@@ -80,10 +89,20 @@ pub trait Holder: Send + Sync {
     fn has_room(&self);
 }
 
+/// Blocks of the image that a consistency point writes.
+#[derive(Default)]
+struct ImageBlocks {
+    /// Those that count.
+    frozen: u64,
+    /// Those that disks have taken: they count no more.
+    written: u64,
+}
+
 /// One aggregate's part.
 #[derive(Default)]
 struct Share {
     counts: Counts,
+    image: Mutex<ImageBlocks>,
     /// An operation waits that found no room.
     is_waiting: AtomicBool,
     holder: Mutex<Option<Arc<dyn Holder>>>,
@@ -265,6 +284,55 @@ impl DirtyMemory {
         assert!(before >= blocks, "{blocks} blocks are clean again of {before} dirty ones");
         self.node.counts.blocks.fetch_sub(blocks, Ordering::Relaxed);
         self.node.tell_waiting(&self.share);
+    }
+
+    /// So many dirty blocks are an image now that a consistency point writes.
+    pub fn note_frozen(&self, blocks: u64) {
+        self.share.image.lock().frozen += blocks;
+    }
+
+    /// Disks have taken so many blocks, of an image or of what leads to it: as many count no more.
+    /// Operations of this aggregate that wait for memory go on if there is enough for a few large
+    /// ones.
+    pub fn note_written(&self, blocks: u64) {
+        let taken = {
+            let mut image = self.share.image.lock();
+            let taken = image.frozen.min(blocks);
+            image.frozen -= taken;
+            image.written += taken;
+            taken
+        };
+        self.remove(taken);
+        let left = self.node.cap / SMALL_SHARE + self.node.cap / WAKE_SHARE;
+        if self.share.is_waiting.load(Ordering::Relaxed)
+            && !self.node.is_full(&self.share, left)
+            && self.share.is_waiting.swap(false, Ordering::Relaxed)
+            && let Some(holder) = self.share.holder()
+        {
+            holder.has_room();
+        }
+    }
+
+    /// Takes off what counts of so many blocks of an image: it has been committed, or is given up.
+    ///
+    /// # Panics
+    /// If they were not part of one.
+    pub fn remove_frozen(&self, blocks: u64) {
+        let counted = {
+            let mut image = self.share.image.lock();
+            let written = image.written.min(blocks);
+            let counted = blocks - written;
+            assert!(
+                counted <= image.frozen,
+                "{counted} blocks are of an image of {}",
+                image.frozen
+            );
+            image.written -= written;
+            image.frozen -= counted;
+            counted
+        };
+        let is_broken = mutation::broken(Rule::WrittenTakenTwice);
+        self.remove(if is_broken { blocks } else { counted });
     }
 
     /// Counts an inode that became dirty.

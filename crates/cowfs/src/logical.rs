@@ -346,6 +346,7 @@ impl<P: Pointer> Logical<P> {
             dirty_blocks += stripe.frozen.values().map(|file| file.len() as u64).sum::<u64>();
             stripes.push(Arc::clone(&stripe.frozen));
         }
+        self.shared.aggregate.dirty.note_frozen(dirty_blocks);
         self.frozen_inodes = numbers.len() as u64;
         numbers.sort_unstable();
         numbers.dedup();
@@ -421,7 +422,7 @@ impl<P: Pointer> Logical<P> {
         // the files that there are and not with those that ever were.
         let lowest = self.frozen_quarantine.drain().map(InodeNumber::get).min();
         self.inode_hint = self.inode_hint.min(lowest.unwrap_or(u64::MAX));
-        self.shared.aggregate.dirty.remove(dirty_blocks);
+        self.shared.aggregate.dirty.remove_frozen(dirty_blocks);
         let frozen_inodes = std::mem::take(&mut self.frozen_inodes);
         self.shared.aggregate.dirty.remove_inodes(frozen_inodes);
         frozen
@@ -512,7 +513,7 @@ impl<P: Pointer> Logical<P> {
             frozen_blocks += frozen.values().map(|file| file.len() as u64).sum::<u64>();
         }
         let frozen_inodes = std::mem::take(&mut self.frozen_inodes);
-        self.shared.aggregate.dirty.remove(frozen_blocks);
+        self.shared.aggregate.dirty.remove_frozen(frozen_blocks);
         self.shared.aggregate.dirty.remove_inodes(frozen_inodes);
         self.discard();
     }

@@ -194,6 +194,8 @@ rules! {
         "what a volume had placed stays in use when its consistency point is given up"
     MemoryCountedTogether "memory-counted-together"
         "an aggregate may fill all of the node's dirty memory, whatever others are guaranteed"
+    WrittenTakenTwice "written-taken-twice"
+        "blocks of an image that disks have taken are taken off the dirty memory again at the commit"
     HalfKeepsIncarnation "half-keeps-incarnation"
         "a log that is opened writes batches of the same incarnation as before"
     CommittedNotesBelieved "committed-notes-believed"

@@ -8,6 +8,7 @@ use crate::layout::{DiskRegion, Geometry, TetrisId};
 use crate::partial_parity_log::PartialParityNote;
 use crate::request::{
     BlockRead, BlockWrite, FailureHook, ReadDone, RunDone, RunProofs, SuperblocksDone, SyncDone,
+    WriteHook,
 };
 use std::any::Any;
 use std::sync::{Arc, Weak};
@@ -79,6 +80,11 @@ pub trait BlockStore: Send + Sync {
     /// Has `hook` called when it is certain that no `sync` will succeed any more: at once if it is
     /// already. Of several hooks the last one set is called.
     fn watch_failure(&self, hook: FailureHook);
+
+    /// Has `hook` called for each batch of blocks that the disks have taken, from the thread of the
+    /// last completion. They are not durable before a `sync`. Of several hooks the last one set is
+    /// called.
+    fn watch_writes(&self, hook: WriteHook);
 
     /// Alive as long as the store or a request to one of its disks is.
     fn remains(&self) -> Weak<dyn Any + Send + Sync>;

@@ -83,7 +83,7 @@ pub use patrol::{ScrubDone, ScrubFinding, ScrubOrder, ScrubStatus, UseQuery};
 pub use proof::{OwnerTest, Proof};
 pub use request::{
     BlockRead, BlockWrite, FailureHook, GrowDone, NewDisk, NewGroup, ReadDone, ReplaceDone,
-    RunDone, RunProofs, SuperblockCopy, SuperblocksDone, SyncDone,
+    RunDone, RunProofs, SuperblockCopy, SuperblocksDone, SyncDone, WriteHook,
 };
 pub use status::Status;
 pub use store::Store;

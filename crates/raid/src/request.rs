@@ -93,5 +93,8 @@ pub struct NewGroup {
     pub disks: Vec<NewDisk>,
 }
 
+/// Called with how many blocks a batch wrote, or gave up, with no lock held.
+pub type WriteHook = Arc<dyn Fn(u64) + Send + Sync>;
+
 /// Called once, with no lock held, when a store fails.
 pub type FailureHook = Box<dyn FnOnce(StoreError) + Send>;

@@ -11,7 +11,7 @@ use crate::patrol::{Patrol, ScrubDone, ScrubOrder, UseQuery};
 use crate::repair::Repair;
 use crate::request::{
     BlockRead, BlockWrite, FailureHook, GrowDone, NewDisk, NewGroup, ReadDone, ReplaceDone,
-    RunDone, RunProofs, SuperblocksDone, SyncDone,
+    RunDone, RunProofs, SuperblocksDone, SyncDone, WriteHook,
 };
 use crate::resizing::Resizing;
 use crate::status::Status;
@@ -125,6 +125,10 @@ impl BlockStore for Store {
 
     fn watch_failure(&self, hook: FailureHook) {
         self.members.watch_failure(hook);
+    }
+
+    fn watch_writes(&self, hook: WriteHook) {
+        self.io.watch_writes(hook);
     }
 
     fn remains(&self) -> Weak<dyn Any + Send + Sync> {

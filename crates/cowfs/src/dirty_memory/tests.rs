@@ -139,11 +139,49 @@ fn what_one_counted_is_not_taken_off_by_another() {
     second.remove(1);
 }
 
-/// What the model knows: blocks and inodes of each aggregate, and whether it was given up.
-#[derive(Clone, Debug)]
+#[test]
+fn what_disks_have_taken_of_an_image_makes_room_before_the_commit() {
+    let node = Arc::new(NodeMemory::new(1_600));
+    let (part, told) = part_of(&node);
+    let has_room = || told.has_room.load(Ordering::Relaxed);
+    part.add(1_000);
+    part.note_frozen(1_000);
+    fill(&part);
+    part.note_waiting();
+    // Large ones need what they leave to small ones, and room for a few of them.
+    part.note_written(100);
+    assert_eq!((part.blocks(), part.is_full_for(64), has_room()), (1_500, true, 0));
+    part.note_written(24);
+    assert_eq!((part.blocks(), part.is_full_for(64), has_room()), (1_476, false, 0));
+    part.note_written(2);
+    assert_eq!((part.blocks(), has_room()), (1_474, 1));
+    part.note_written(200);
+    assert_eq!(has_room(), 1, "nobody waits any more");
+    // Metadata that the image has written beside takes nothing of what came after it.
+    part.note_written(10_000);
+    assert_eq!(part.blocks(), 600);
+    part.remove_frozen(1_000);
+    assert_eq!(part.blocks(), 600);
+}
+
+#[test]
+#[should_panic(expected = "blocks are of an image of")]
+fn an_image_is_taken_off_once() {
+    let part = DirtyMemory::new(100);
+    part.add(50);
+    part.note_frozen(20);
+    part.remove_frozen(20);
+    part.remove_frozen(1);
+}
+
+/// What the model knows: blocks and inodes of each aggregate that count, the blocks of its image
+/// that do and those that do no more, and whether it was given up.
+#[derive(Clone, Default, Debug)]
 struct Naive {
     blocks: u64,
     inodes: u64,
+    frozen: u64,
+    written: u64,
     has_failed: bool,
 }
 
@@ -175,6 +213,8 @@ enum Step {
     Goes(usize),
     Fails(usize),
     Changes(usize, u64, u64),
+    Freezes(usize),
+    Writes(usize, u64),
     Commits(usize),
 }
 
@@ -185,6 +225,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => index.clone().prop_map(Step::Goes),
         1 => index.clone().prop_map(Step::Fails),
         20 => (index.clone(), 0..20_u64, 0..9_u64).prop_map(|(at, b, i)| Step::Changes(at, b, i)),
+        3 => index.clone().prop_map(Step::Freezes),
+        6 => (index.clone(), 0..40_u64).prop_map(|(at, blocks)| Step::Writes(at, blocks)),
         5 => index.prop_map(Step::Commits),
     ];
     prop::collection::vec(step, 1..200)
@@ -198,12 +240,12 @@ proptest! {
         const OPERATION_WEIGHT_MAX: u64 = 19 * 4 + 8;
         let node = Arc::new(NodeMemory::new(blocks_max));
         let (mut parts, mut naive) = (vec![part_of(&node).0], vec![]);
-        naive.push(Naive { blocks: 0, inodes: 0, has_failed: false });
+        naive.push(Naive::default());
         for step in steps {
             match step {
                 Step::Comes => {
                     parts.push(part_of(&node).0);
-                    naive.push(Naive { blocks: 0, inodes: 0, has_failed: false });
+                    naive.push(Naive::default());
                 }
                 Step::Goes(at) if at < parts.len() => {
                     parts.remove(at);
@@ -222,8 +264,24 @@ proptest! {
                     naive[at].blocks += blocks;
                     naive[at].inodes += inodes;
                 }
+                Step::Freezes(at) if at < parts.len() => {
+                    if naive[at].frozen + naive[at].written == 0 {
+                        naive[at].frozen = naive[at].blocks;
+                        parts[at].note_frozen(naive[at].blocks);
+                    }
+                }
+                Step::Writes(at, blocks) if at < parts.len() => {
+                    let taken = blocks.min(naive[at].frozen);
+                    naive[at].frozen -= taken;
+                    naive[at].written += taken;
+                    naive[at].blocks -= taken;
+                    parts[at].note_written(blocks);
+                }
                 Step::Commits(at) if at < parts.len() => {
-                    parts[at].remove(std::mem::take(&mut naive[at].blocks));
+                    let image = naive[at].frozen + naive[at].written;
+                    naive[at].blocks -= std::mem::take(&mut naive[at].frozen);
+                    naive[at].written = 0;
+                    parts[at].remove_frozen(image);
                     parts[at].remove_inodes(std::mem::take(&mut naive[at].inodes));
                 }
                 _ => continue,

@@ -31,7 +31,7 @@ use crate::io::tetris::{Gate, Tetris};
 use crate::layout::TetrisId;
 use crate::membership::Members;
 use crate::partial_parity_log::PartialParityLog;
-use crate::request::SyncDone;
+use crate::request::{SyncDone, WriteHook};
 use platform::sync::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -57,6 +57,8 @@ struct State {
     notes: Notes,
     /// Waits until no batch below the number is open.
     sync_waiters: Vec<(u64, SyncDone)>,
+    /// Who is told of each batch that has ended.
+    write_hook: Option<WriteHook>,
     counters: Counters,
 }
 
@@ -70,12 +72,17 @@ impl Io {
             open_batches: BTreeSet::new(),
             notes: Notes::new(),
             sync_waiters: Vec::new(),
+            write_hook: None,
             counters: Counters::default(),
         };
         let groups = members.layout().groups.len();
         let io = Self { members, journal, state: Mutex::new(state) };
         io.add_groups(groups);
         io
+    }
+
+    pub(crate) fn watch_writes(&self, hook: WriteHook) {
+        self.state.lock().write_hook = Some(hook);
     }
 
     pub(crate) fn counters(&self) -> Counters {

@@ -155,12 +155,13 @@ impl Io {
 
     fn finish_batch(self: &Arc<Self>, write: &BatchWrite, checksums: &[Option<BlockRef>]) {
         let has_failed = self.members.has_failed();
-        {
+        // The blocks are let go of outside the lock.
+        let (batch, hook) = {
             let mut state = self.state.lock();
             let Some(entry) = state.tetrises.get_mut(&write.tetris) else {
                 unreachable!("a busy tetris is not forgotten")
             };
-            entry.in_flight = None;
+            let batch = entry.in_flight.take();
             state.cache.advance_generation(write.tetris);
             if has_failed {
                 state.cache.forget(write.tetris);
@@ -171,12 +172,16 @@ impl Io {
                     }
                 }
             }
-        }
+            (batch, state.write_hook.clone())
+        };
         if let Some(epoch) = write.epoch {
             self.end_note(epoch);
         }
         self.unlock_tetris(write.tetris);
         self.end_batch(write.number);
+        if let Some(hook) = hook {
+            hook(batch.map_or(0, |batch| batch.len() as u64));
+        }
     }
 
     /// Columns with the checksum blocks that are cached, for all data disks of a group.

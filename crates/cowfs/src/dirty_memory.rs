@@ -17,8 +17,8 @@
 //!
 //! Blocks of the image that a consistency point writes stay in memory until its commit, but count no
 //! more once disks have taken them. So what operations may change while it runs comes bit by bit, as
-//! fast as the disks write, and not all at once at its end. Beside what counts there are at most as
-//! many blocks as were dirty when the image was frozen: twice the cap together.
+//! fast as the disks write, and not all at once at its end. There are at most half as many of them
+//! as the cap on the whole node; those that are more count until the commit.
 //!
 //! A client that writes a stream fills whatever there is, and then waits for the consistency point
 //! all the time. So that those beside it who change a little do not wait with it, operations that
@@ -33,6 +33,7 @@
 //!   change: one of each aggregate that had nothing dirty, one of each thread. While an aggregate
 //!   holds more than the shares allow that came with a newcomer, the newcomer has what is left.
 //! - What is written of an image is taken off once: when disks have it, or with the image.
+//! - What is written and not committed is at most half as much as the cap.
 //! - No lock is held while a [`Holder`] is called.
 
 use platform::mutation::{self, Rule};
@@ -57,9 +58,14 @@ const SMALL_BLOCKS_MAX: u64 = 7;
 /// The share of the cap that larger operations leave of the common part: what others change while
 /// a consistency point is written, some 2,600 blocks of a node with a gigabyte of memory.
 const SMALL_SHARE: u64 = 16;
-/// The share of the cap that has to be free before large operations go on while a consistency point
-/// runs: they do not wake for each batch that disks have taken.
+/// The share of the cap that has to be free, of what they may use, before operations that wait are
+/// woken: not for each batch that disks have taken.
 const WAKE_SHARE: u64 = 64;
+/// The share of the cap that blocks may be which disks have and no commit yet: the image of an
+/// aggregate alone that begins at half.
+const WRITTEN_SHARE: u64 = 2;
+/// No operation waits.
+const NOBODY: u64 = u64::MAX;
 /// Clean inodes that each volume keeps in memory unless the node has less room.
 const INODES_PER_VOLUME_MAX: u64 = 100_000;
 /// Inodes that each volume may keep however many volumes there are: a path and what hangs on it.
@@ -99,13 +105,24 @@ struct ImageBlocks {
 }
 
 /// One aggregate's part.
-#[derive(Default)]
 struct Share {
     counts: Counts,
     image: Mutex<ImageBlocks>,
-    /// An operation waits that found no room.
-    is_waiting: AtomicBool,
+    /// Operations wait that found no room: they are woken when so much of the common part is left.
+    /// [`NOBODY`] if none does.
+    woken_at: AtomicU64,
     holder: Mutex<Option<Arc<dyn Holder>>>,
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self {
+            counts: Counts::default(),
+            image: Mutex::default(),
+            woken_at: AtomicU64::new(NOBODY),
+            holder: Mutex::default(),
+        }
+    }
 }
 
 impl Share {
@@ -124,6 +141,8 @@ pub struct NodeMemory {
     shares: RwLock<Vec<Arc<Share>>>,
     /// Whether any share is waiting: nobody asks for a lock else.
     is_waiting: AtomicBool,
+    /// Blocks that disks have, of images that have not been committed: they do not count.
+    written: AtomicU64,
     inodes_per_volume: AtomicU64,
 }
 
@@ -138,6 +157,7 @@ impl NodeMemory {
             guaranteed: AtomicU64::new(cap / GUARANTEED_SHARE),
             shares: RwLock::default(),
             is_waiting: AtomicBool::new(false),
+            written: AtomicU64::new(0),
             inodes_per_volume: AtomicU64::new(INODES_PER_VOLUME_MAX),
         }
     }
@@ -192,16 +212,49 @@ impl NodeMemory {
             return;
         }
         let shares: Vec<_> = self.shares.read().iter().map(Arc::clone).collect();
-        for share in shares.iter().filter(|share| share.is_waiting.load(Ordering::Relaxed)) {
-            if Arc::ptr_eq(share, own) || self.is_full(share, 0) {
+        for share in shares.iter().filter(|share| share.woken_at.load(Ordering::Relaxed) != NOBODY)
+        {
+            if Arc::ptr_eq(share, own) || !self.wake(share) {
                 self.is_waiting.store(true, Ordering::Relaxed);
-                continue;
-            }
-            share.is_waiting.store(false, Ordering::Relaxed);
-            if let Some(holder) = share.holder() {
-                holder.has_room();
             }
         }
+    }
+
+    /// Wakes who waits in a share, if there is as much room as they wait for; whether nobody waits
+    /// there any more.
+    fn wake(&self, share: &Arc<Share>) -> bool {
+        let woken_at = share.woken_at.load(Ordering::Relaxed);
+        if woken_at == NOBODY {
+            return true;
+        }
+        if self.is_full(share, woken_at) {
+            return false;
+        }
+        if share.woken_at.swap(NOBODY, Ordering::Relaxed) != NOBODY
+            && let Some(holder) = share.holder()
+        {
+            holder.has_room();
+        }
+        true
+    }
+
+    /// Has blocks that disks have count no more: as many of these as may. What it answers is given
+    /// back with [`Self::forget_written`].
+    fn note_written(&self, blocks: u64) -> u64 {
+        let written_max = self.cap / INODES_PER_BLOCK / WRITTEN_SHARE;
+        let mut taken = 0;
+        let add = |written: u64| {
+            taken = blocks.min(written_max.saturating_sub(written));
+            Some(written + taken)
+        };
+        match self.written.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add) {
+            Ok(_) => taken,
+            Err(_) => unreachable!("there is always a number"),
+        }
+    }
+
+    fn forget_written(&self, blocks: u64) {
+        self.written.fetch_sub(blocks, Ordering::Relaxed);
     }
 
     /// Whether no operation of an aggregate may change anything, or none that leaves `left` of the
@@ -291,26 +344,18 @@ impl DirtyMemory {
         self.share.image.lock().frozen += blocks;
     }
 
-    /// Disks have taken so many blocks, of an image or of what leads to it: as many count no more.
-    /// Operations of this aggregate that wait for memory go on if there is enough for a few large
-    /// ones.
+    /// Disks have taken so many blocks, of an image or of what leads to it: as many count no more, as
+    /// far as they may. Operations of this aggregate that wait for memory go on if there is enough.
     pub fn note_written(&self, blocks: u64) {
         let taken = {
             let mut image = self.share.image.lock();
-            let taken = image.frozen.min(blocks);
+            let taken = self.node.note_written(image.frozen.min(blocks));
             image.frozen -= taken;
             image.written += taken;
             taken
         };
         self.remove(taken);
-        let left = self.node.cap / SMALL_SHARE + self.node.cap / WAKE_SHARE;
-        if self.share.is_waiting.load(Ordering::Relaxed)
-            && !self.node.is_full(&self.share, left)
-            && self.share.is_waiting.swap(false, Ordering::Relaxed)
-            && let Some(holder) = self.share.holder()
-        {
-            holder.has_room();
-        }
+        self.node.wake(&self.share);
     }
 
     /// Takes off what counts of so many blocks of an image: it has been committed, or is given up.
@@ -329,6 +374,7 @@ impl DirtyMemory {
             );
             image.written -= written;
             image.frozen -= counted;
+            self.node.forget_written(written);
             counted
         };
         let is_broken = mutation::broken(Rule::WrittenTakenTwice);
@@ -367,11 +413,20 @@ impl DirtyMemory {
     }
 
     /// An operation waits for room. If memory is what it lacks, aggregates that have borrowed are
-    /// asked for it, and the [`Holder`] is told when they have given some back.
+    /// asked for it, and the [`Holder`] is told when they, or this one's disks, have given some back.
+    ///
+    /// If there is little room it counts as lacking: a batch may have been written since the
+    /// operation found none.
     pub fn note_waiting(&self) {
+        let for_some = self.node.cap / WAKE_SHARE;
+        let for_large = self.node.cap / SMALL_SHARE + for_some;
+        if !self.node.is_full(&self.share, for_large) {
+            return;
+        }
+        let woken_at = if self.is_full_for(1) { for_some } else { for_large };
+        self.share.woken_at.fetch_min(woken_at, Ordering::Relaxed);
+        self.node.is_waiting.store(true, Ordering::Relaxed);
         if self.is_full_for(u64::MAX) {
-            self.share.is_waiting.store(true, Ordering::Relaxed);
-            self.node.is_waiting.store(true, Ordering::Relaxed);
             self.ask_back();
         }
     }
@@ -440,6 +495,7 @@ impl Drop for DirtyMemory {
         let (blocks, inodes) = (self.blocks(), self.inodes());
         self.node.counts.blocks.fetch_sub(blocks, Ordering::Relaxed);
         self.node.counts.inodes.fetch_sub(inodes, Ordering::Relaxed);
+        self.node.forget_written(std::mem::take(&mut self.share.image.lock().written));
         self.give_up();
     }
 }

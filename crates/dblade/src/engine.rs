@@ -121,15 +121,15 @@ pub struct Configuration {
     pub tuning: Tuning,
 }
 
-/// The share of the memory that dirty blocks may take: a consistency point and the operations
-/// beside it each half of it.
+/// The share of the memory that dirty blocks may take that count: a consistency point begins at
+/// half of it. Half as many again may be written, and not committed.
 const DIRTY_SHARE: u64 = 4;
 /// The share of the memory that clean inodes may take.
 const INODES_SHARE: u64 = 16;
 /// What an inode in memory takes, with its place in a table that doubles as it fills.
 const INODE_BYTES: u64 = 1536;
-/// The share of the memory that one half of a log may come to: what it holds is read back whole
-/// when it is replayed.
+/// The share of the memory that one half of a log may come to before a consistency point begins:
+/// what it holds is read back whole when it is replayed.
 const LOG_SHARE: u64 = 8;
 /// The log's half is this full when a consistency point begins: the rest is for operations until
 /// the freeze.

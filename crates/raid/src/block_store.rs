@@ -81,8 +81,9 @@ pub trait BlockStore: Send + Sync {
     /// already. Of several hooks the last one set is called.
     fn watch_failure(&self, hook: FailureHook);
 
-    /// Has `hook` called for each batch of blocks that the disks have taken, from the thread of the
-    /// last completion. They are not durable before a `sync`. Of several hooks the last one set is
+    /// Has `hook` called for each batch of blocks that the disks have taken, or that was given up
+    /// because the store has failed, from the thread of the last completion and before a `sync`
+    /// that waits for it. They are not durable before that. Of several hooks the last one set is
     /// called.
     fn watch_writes(&self, hook: WriteHook);
 

@@ -146,22 +146,38 @@ fn what_disks_have_taken_of_an_image_makes_room_before_the_commit() {
     let has_room = || told.has_room.load(Ordering::Relaxed);
     part.add(1_000);
     part.note_frozen(1_000);
-    fill(&part);
+    while !part.is_full_for(64) {
+        part.add(64);
+    }
     part.note_waiting();
     // Large ones need what they leave to small ones, and room for a few of them.
-    part.note_written(100);
-    assert_eq!((part.blocks(), part.is_full_for(64), has_room()), (1_500, true, 0));
-    part.note_written(24);
-    assert_eq!((part.blocks(), part.is_full_for(64), has_room()), (1_476, false, 0));
-    part.note_written(2);
+    part.note_written(30);
+    assert_eq!((part.blocks(), part.is_full_for(64), has_room()), (1_482, false, 0));
+    // One that comes late, and found no room before, waits for the same.
+    part.note_waiting();
+    part.note_written(8);
     assert_eq!((part.blocks(), has_room()), (1_474, 1));
     part.note_written(200);
     assert_eq!(has_room(), 1, "nobody waits any more");
-    // Metadata that the image has written beside takes nothing of what came after it.
+    // No more than half of the cap is in memory and does not count.
     part.note_written(10_000);
-    assert_eq!(part.blocks(), 600);
+    assert_eq!(part.blocks(), 1_512 - 800);
     part.remove_frozen(1_000);
-    assert_eq!(part.blocks(), 600);
+    assert_eq!(part.blocks(), 512);
+}
+
+/// Where even small ones found no room they do not wait for what large ones need.
+#[test]
+fn small_changes_are_woken_early() {
+    let (part, told) = part_of(&Arc::new(NodeMemory::new(1_600)));
+    part.add(1_000);
+    part.note_frozen(1_000);
+    fill(&part);
+    part.note_waiting();
+    part.note_written(25);
+    assert_eq!(told.has_room.load(Ordering::Relaxed), 0);
+    part.note_written(1);
+    assert_eq!(told.has_room.load(Ordering::Relaxed), 1);
 }
 
 #[test]
@@ -271,7 +287,8 @@ proptest! {
                     }
                 }
                 Step::Writes(at, blocks) if at < parts.len() => {
-                    let taken = blocks.min(naive[at].frozen);
+                    let written: u64 = naive.iter().map(|one| one.written).sum();
+                    let taken = blocks.min(naive[at].frozen).min(blocks_max / 2 - written);
                     naive[at].frozen -= taken;
                     naive[at].written += taken;
                     naive[at].blocks -= taken;
@@ -288,6 +305,8 @@ proptest! {
             }
             let total: u64 = naive.iter().map(Naive::weight).sum();
             prop_assert_eq!(total, node.counts.weight());
+            let written: u64 = naive.iter().map(|one| one.written).sum();
+            prop_assert!(written <= blocks_max / 2, "{} of {}", written, blocks_max);
             let over = OPERATION_WEIGHT_MAX * naive.len() as u64;
             prop_assert!(total < blocks_max * 4 + over, "{} of {}", total, blocks_max * 4);
             for (at, part) in parts.iter().enumerate() {

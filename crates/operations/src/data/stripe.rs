@@ -289,7 +289,12 @@ pub fn write<'s, P: Pointer>(
     }
     let plan = request.plan(environment, &before)?;
     let blocks = touched(request.call.offset, plan.end);
-    let mut changes = Vec::with_capacity(blocks.end.since(blocks.start) as usize);
+    let changed = blocks.end.since(blocks.start);
+    // Before the data is copied: whoever waits may be woken in vain.
+    if changed > 0 && logical.shared.aggregate.dirty.is_full_for(changed) {
+        return Err(Stop::Wait(Wait::Room).into());
+    }
+    let mut changes = Vec::with_capacity(changed as usize);
     let mut missing = Missing::default();
     let mut cost = BlockCost::default();
     let base = Base { logical, inode, number, reader };
@@ -306,10 +311,6 @@ pub fn write<'s, P: Pointer>(
     }
     drop(copying);
     missing.check()?;
-    let changed = changes.len() as u64;
-    if changed > 0 && logical.shared.aggregate.dirty.is_full_for(changed) {
-        return Err(Stop::Wait(Wait::Room).into());
-    }
     let dirty = inode.shared.lock().dirty;
     let promised = if changes.is_empty() {
         0

@@ -174,14 +174,15 @@ impl Io {
             }
             (batch, state.write_hook.clone())
         };
+        // Before the batch ends: a `sync` that waits for it may end with what it writes.
+        if let Some(hook) = hook {
+            hook(batch.map_or(0, |batch| batch.len() as u64));
+        }
         if let Some(epoch) = write.epoch {
             self.end_note(epoch);
         }
         self.unlock_tetris(write.tetris);
         self.end_batch(write.number);
-        if let Some(hook) = hook {
-            hook(batch.map_or(0, |batch| batch.len() as u64));
-        }
     }
 
     /// Columns with the checksum blocks that are cached, for all data disks of a group.

@@ -5,8 +5,8 @@
 //!   the other: a disk goes only while every other copy has everything ([`may_lose_copy`]). A start
 //!   relies on one copy until its consistency point is durable.
 //! - At rest as many copies have everything as there may be: one more than disks of a group may
-//!   fail, on disks in use. The disks of a group that leaves are no places any more: the log goes to
-//!   the disks that stay, however few these are. It survives all that the aggregate survives.
+//!   fail, on disks in use. The disks of a group that leaves are no places any more: the log goes
+//!   to the disks that stay, however few these are. It survives all that the aggregate survives.
 //!
 //! Invariants: the log has no fault of its own in such a life, and the node has no other aggregate.
 

@@ -17,6 +17,8 @@ use cli::{
     BenchModelArguments, BenchNfsArguments, BenchNodeArguments, BenchRaidArguments,
     BenchStartArguments, BenchStreamsArguments,
 };
+use platform::Clock as _;
+use platform::linux::SystemClock;
 use platform::thread::spawn;
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -34,6 +36,9 @@ mod model;
 
 /// In the environment of this program once it is in namespaces of its own.
 const APART: &str = "STROOP_BENCH_APART";
+
+/// Interrupts within this time of the first are the same wish.
+const SAME_WISH_NANOSECONDS: u64 = 1_000_000_000;
 
 /// Runs the bench.
 ///
@@ -220,18 +225,26 @@ fn scratch(asked: Option<&Path>) -> Result<Scratch, AdminError> {
     })
 }
 
-/// Has signals end the bench with nothing left behind; a second one ends it at once.
+/// Has signals end the bench with nothing left behind; a second interrupt ends it at once.
+///
+/// timeout(1) sends its signal twice, to the bench and to the bench's process group: that is one
+/// wish. So SIGTERM never ends the cleaning up, and SIGINT does only when it comes later.
 fn clean_up_on_signals() -> Result<(), AdminError> {
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;
     let watch = move || {
-        let mut has_begun = false;
+        let mut begun = None;
         for signal in signals.forever() {
             let status = SIGNALLED_STATUS + signal;
-            if has_begun {
-                std::process::exit(status);
+            let now = SystemClock.monotonic_nanoseconds();
+            if let Some(begun) = begun {
+                if signal == SIGINT && now - begun > SAME_WISH_NANOSECONDS {
+                    progress("interrupted again; what it made stays");
+                    std::process::exit(status);
+                }
+                continue;
             }
-            has_begun = true;
-            progress("interrupted; what it made is removed");
+            begun = Some(now);
+            progress("interrupted; what it made is being removed");
             if let Err(error) = spawn("clean-up", move || clean_up_and_exit(status)) {
                 progress(&format!("cannot clean up: {error}"));
                 std::process::exit(status);

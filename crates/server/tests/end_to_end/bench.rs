@@ -78,3 +78,23 @@ fn regression_a_mount_that_is_measured_leaves_no_directory() {
     assert!(!runs(&directory), "its node has ended");
     assert!(!directory.exists(), "it was made for the bench");
 }
+
+/// timeout(1) sends SIGTERM to the bench and then to its process group. The second one ended the
+/// bench in the middle of its cleaning up: servers and a directory stayed.
+#[test]
+fn regression_a_signal_that_comes_twice_is_one_wish() {
+    let place = Place::new();
+    let words = ["nfs", "--file-size", "16M", "--rounds", "1000", "--seconds", "0.1"];
+    let (directory, mut bench) = begin(&place, &words, "round 1 of");
+    bench.signal("TERM");
+    let mut said = String::new();
+    while !said.contains("interrupted") {
+        said.clear();
+        assert!(bench.log.read_line(&mut said).unwrap() > 0, "the bench ended");
+    }
+    bench.signal("TERM");
+    let (status, said) = bench.end();
+    assert_eq!(status.code(), Some(143), "{said}");
+    assert!(!runs(&directory), "its servers have ended");
+    assert!(!directory.exists(), "it was made for the bench");
+}

@@ -1,4 +1,5 @@
-//! What a bench makes and must not leave behind: directories, files, processes, mountpoints.
+//! What a bench makes and must not leave behind: directories, files, processes, mountpoints and
+//! control groups.
 //!
 //! Everything is in one list from before it is made until it is gone. Values that own something
 //! remove it when they are dropped; when the bench is interrupted, [`clean_up_and_exit`] removes
@@ -18,9 +19,14 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// How often a server that was asked to stop is looked at before it is killed: a minute.
 const STOP_STEPS: usize = 600;
+
+/// How long an interrupt waits for what is under way.
+const COMMAND_PATIENCE: Duration = Duration::from_mins(1);
 
 struct Left {
     /// Servers, and whether each is asked to stop first.
@@ -31,6 +37,8 @@ struct Left {
     parents: Vec<PathBuf>,
     /// Directories that a server mounts at.
     mountpoints: Vec<PathBuf>,
+    /// Control groups, and where this process was before.
+    groups: Vec<(PathBuf, PathBuf)>,
 }
 
 static LEFT: Mutex<Left> = Mutex::new(Left {
@@ -38,9 +46,12 @@ static LEFT: Mutex<Left> = Mutex::new(Left {
     paths: Vec::new(),
     parents: Vec::new(),
     mountpoints: Vec::new(),
+    groups: Vec::new(),
 });
-/// Held by commands that are under way, which make files.
+/// Held by commands that are under way, which make files, and by loads.
 static COMMANDS: RwLock<()> = RwLock::new(());
+/// Set once, by an interrupt.
+static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
 /// A file or directory that goes with this value, with all that is in it.
 pub(crate) struct Leftover(PathBuf);
@@ -97,6 +108,60 @@ fn free(mountpoint: &Path) {
     {
         flags.remove(IFlags::IMMUTABLE);
         let _ = rustix::fs::ioctl_setflags(&directory, flags);
+    }
+}
+
+/// A control group that this process may enter. It goes with this value.
+pub(crate) struct Group {
+    path: PathBuf,
+    home: PathBuf,
+}
+
+impl Group {
+    /// Lists a group that is about to be made, and the group that this process is in.
+    pub(crate) fn at(path: PathBuf, home: PathBuf) -> Self {
+        LEFT.lock().groups.push((path.clone(), home.clone()));
+        Self { path, home }
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Has this process, with all its threads, enter it.
+    pub(crate) fn enter(&self) -> io::Result<()> {
+        // An interrupted bench has left it for good.
+        let _left = LEFT.lock();
+        join(&self.path)
+    }
+
+    /// Has this process go back to the group that it came from.
+    pub(crate) fn leave(&self) -> io::Result<()> {
+        join(&self.home)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let mut left = LEFT.lock();
+        disband(&self.path, &self.home);
+        left.groups.retain(|(path, _)| *path != self.path);
+    }
+}
+
+fn join(group: &Path) -> io::Result<()> {
+    fs::write(group.join("cgroup.procs"), std::process::id().to_string())
+}
+
+/// Takes this process out of a group, and removes that.
+fn disband(group: &Path, home: &Path) {
+    if !group.exists() {
+        return;
+    }
+    let left = join(home).and_then(|()| fs::remove_dir(group));
+    if let Err(error) = left {
+        eprintln!("bench: cannot remove {}: {error}", group.display());
     }
 }
 
@@ -168,16 +233,34 @@ pub(crate) fn run<T>(command: impl FnOnce() -> T) -> T {
     command()
 }
 
+/// Runs a load on files of a mount. An interrupt has it end early ([`is_ending`]), and then waits
+/// for it: a server that stops while the kernel writes to its mount may never end.
+pub(crate) fn load<T>(load: impl FnOnce() -> T) -> T {
+    let done = run(load);
+    while is_ending() {
+        // For the end of the process.
+        pause();
+    }
+    done
+}
+
+/// Whether the bench was interrupted: loads are to end.
+pub(crate) fn is_ending() -> bool {
+    IS_ENDING.load(Ordering::Relaxed)
+}
+
 /// Removes all that the bench has made, and ends the process. What is under way in other threads
-/// loses its files.
+/// loses its files, but for loads on mounts, which end first.
 pub fn clean_up_and_exit(status: i32) -> ! {
-    // Both are held to the end.
-    let _no_command_begins = COMMANDS.write();
+    IS_ENDING.store(true, Ordering::Relaxed);
+    // Both are held to the end. A load may wait for a server that does not answer.
+    let _no_command_begins = COMMANDS.try_write_for(COMMAND_PATIENCE);
     let left = LEFT.lock();
     for (process, is_polite) in &left.processes {
         end(*process, *is_polite);
     }
     left.mountpoints.iter().for_each(|path| free(path));
+    left.groups.iter().for_each(|(path, home)| disband(path, home));
     left.paths.iter().rev().for_each(|path| remove(path));
     for parent in left.parents.iter().rev() {
         let _ = fs::remove_dir(parent);

@@ -8,6 +8,9 @@
 //! | [`listing()`] | `ls -l` of a large directory, over NFS and on a mount |
 //! | [`start()`] | the time until a node serves again, killed or stopped |
 //! | [`fuse()`] | a mount of ours beside a FUSE file system that does nothing |
+//! | [`streams()`] | a file larger than memory, in order and at random, over NFS |
+//! | [`compare_streams`] | the same beside nfs-ganesha on XFS and on btrfs |
+//! | [`compare_local`] | the same on a mount of ours, beside XFS and btrfs on loop devices |
 //! | [`freespace()`] | what the choice of free space costs drives, modelled, beside FreeSpace |
 //! | [`model()`] | the engine on more cores and disks than this machine has, in modelled time |
 //! | [`run_operation`] | single operations, for tools that count instructions |
@@ -19,25 +22,32 @@
 #![forbid(unsafe_code)]
 
 mod big;
+mod buffer;
 mod engine;
 mod flight;
 mod freespace;
 mod fuse;
 mod latency;
 mod leftovers;
+mod local;
 mod machine;
+mod measured;
 mod memory;
 mod model;
+mod mounted;
 mod nfs;
 mod node;
 mod numbers;
 mod operation;
+mod peer_disks;
 mod process;
 mod raid;
 mod raw;
+mod streams;
 mod stripes;
 mod summary;
 mod svg;
+mod tools;
 
 pub use big::{BigBench, BigFigure, BigLoad, big};
 pub use engine::{EngineBench, engine};
@@ -45,6 +55,7 @@ pub use freespace::{FreespaceBench, FreespaceFigure, freespace};
 pub use fuse::fuse;
 pub use latency::Latencies;
 pub use leftovers::{Scratch, clean_up_and_exit};
+pub use local::compare_local;
 pub use machine::Machine;
 pub use model::{
     Bound, Direction, Medium, ModelBench, ModelReport, ModelRound, ModelRow, PhaseShare, Shape,

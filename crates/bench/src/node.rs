@@ -54,6 +54,14 @@ pub enum BenchError {
         /// Why not.
         why: String,
     },
+    /// A file system of others could not be made.
+    #[error("cannot make {name}: {why}")]
+    FileSystem {
+        /// Which.
+        name: &'static str,
+        /// Why not.
+        why: String,
+    },
     /// No load has such a name.
     #[error("there is no load of this name; the loads are: {known}")]
     NoLoad {

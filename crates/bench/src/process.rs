@@ -176,6 +176,23 @@ impl NodeBench {
     }
 }
 
+#[cfg(test)]
+impl NodeBench {
+    /// One for tests that start no node: of the lines with this in their name.
+    pub(crate) fn of(part: &str) -> Self {
+        Self {
+            program: PathBuf::new(),
+            directory: PathBuf::new(),
+            only: vec![part.to_owned()],
+            round_nanoseconds: 1,
+            rounds: 1,
+            file: ByteSize(1),
+            memory: ByteSize(1),
+            journal: ByteSize(1),
+        }
+    }
+}
+
 /// What a node is made of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NodeShape {

@@ -5,6 +5,7 @@
 
 use crate::latency::Latencies;
 use crate::machine::Machine;
+use crate::measured::Sample;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -129,6 +130,13 @@ impl Series {
     #[must_use]
     pub fn of(rounds: Vec<f64>) -> Self {
         Self { rounds, ..Self::default() }
+    }
+
+    /// Adds a round.
+    pub(crate) fn note(&mut self, sample: &Sample) {
+        self.rounds.push(sample.rate);
+        self.latencies.add(&sample.latencies);
+        self.client_nanoseconds += sample.client_nanoseconds;
     }
 
     /// The middle round.

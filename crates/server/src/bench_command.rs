@@ -62,6 +62,10 @@ pub(crate) fn run(command: &BenchCommand) -> Result<Output, AdminError> {
             let (bench, _removed) = streams_bench(arguments)?;
             bench::compare_streams(&bench, apart, &mut progress).map_err(failed)?
         }
+        BenchCommand::Compare(BenchCompareCommand::Local(arguments)) => {
+            let (bench, _removed) = streams_bench(arguments)?;
+            bench::compare_local(&bench, &mut progress).map_err(failed)?
+        }
         BenchCommand::List(arguments) => {
             let (bench, _removed) = node_bench(arguments.clone())?;
             bench::listing(&bench, &mut progress).map_err(failed)?

@@ -4,7 +4,9 @@
 //! is timed from the first call to the end of the last thread, or to the end of an fdatasync after
 //! it ("+fsync"): without that, writes that a file system keeps in the page cache time memory.
 
+use crate::buffer::Buffer;
 use crate::latency::Latencies;
+use crate::leftovers;
 use crate::numbers::Numbers;
 use crate::summary::Unit;
 use platform::Clock;
@@ -18,8 +20,6 @@ use std::sync::Arc;
 
 const SMALL_BYTES: usize = 4 << 10;
 const LARGE_BYTES: usize = 256 << 10;
-/// What `O_DIRECT` wants of an address: a page will do everywhere.
-const ALIGNMENT_BYTES: usize = 4096;
 
 /// Which way the bytes go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -123,6 +123,15 @@ impl Case {
         file_bytes: u64,
         nanoseconds: u64,
     ) -> io::Result<(f64, Latencies)> {
+        leftovers::load(|| self.measure(path, file_bytes, nanoseconds))
+    }
+
+    fn measure(
+        self,
+        path: &Path,
+        file_bytes: u64,
+        nanoseconds: u64,
+    ) -> io::Result<(f64, Latencies)> {
         let mut options = OpenOptions::new();
         options.read(true).write(true);
         if self.cache == Cache::Direct {
@@ -168,15 +177,14 @@ impl Case {
 impl Worker {
     fn run(self) -> io::Result<Latencies> {
         let length = self.case.bytes();
-        let mut memory = vec![0x5a; length + ALIGNMENT_BYTES];
-        let start = memory.as_ptr().align_offset(ALIGNMENT_BYTES);
-        let buffer = memory.get_mut(start..start + length).unwrap_or_default();
+        let mut memory = Buffer::new(length);
+        let buffer = memory.bytes();
         let mut numbers = Numbers::new(self.seed);
         let (pieces, clock) = (self.file_bytes / length as u64, SystemClock);
         let mut latencies = Latencies::default();
         let (mut number, mut before) = (0, clock.monotonic_nanoseconds());
         // One call at least, however late this thread came to run.
-        while latencies.total() == 0 || before < self.deadline {
+        while !leftovers::is_ending() && (latencies.total() == 0 || before < self.deadline) {
             let piece = if self.case.random { numbers.next(pieces) } else { number % pieces };
             let offset = piece * length as u64;
             match self.case.direction {

@@ -8,10 +8,11 @@
 
 mod files;
 
-use crate::leftovers::{self, Leftover, Mountpoint};
+use crate::leftovers::{self, Leftover};
 use crate::machine::Machine;
+use crate::mounted::{MountedNode, directory};
 use crate::node::BenchError;
-use crate::process::{NodeBench, NodeProcess, NodeShape, Process, VOLUME, wait_until};
+use crate::process::{NodeBench, NodeShape, Process, wait_until};
 use crate::summary::{Beside, Report, Role, Row, Series};
 use files::{CASES, Case};
 use std::os::unix::process::CommandExt as _;
@@ -38,26 +39,6 @@ impl Side {
     }
 }
 
-/// Mounts of ours: of one volume, with writes through and with writes back.
-struct Mounted {
-    node: NodeProcess,
-    through: Mountpoint,
-    back: Mountpoint,
-}
-
-fn place(mountpoint: &Mountpoint) -> String {
-    mountpoint.path().display().to_string()
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        // The node ends all mounts when it stops.
-        for mountpoint in [&self.back, &self.through] {
-            let _ = self.node.command(&["unmount", &place(mountpoint)]);
-        }
-    }
-}
-
 /// Runs the bench; `progress` is told what goes on.
 ///
 /// # Errors
@@ -67,9 +48,11 @@ pub fn fuse(bench: &NodeBench, progress: &mut dyn FnMut(&str)) -> Result<Report,
     let cases = selected(bench)?;
     let mut notes = Vec::new();
     progress("mounting");
-    let mounted = mount(bench)?;
-    let ours = |mountpoint: &Mountpoint| mountpoint.path().join("data");
-    let (path, write_back) = (ours(&mounted.through), ours(&mounted.back));
+    let mut mounted = MountedNode::start(bench, NodeShape::default())?;
+    let mut ours = |name, options: &[&str]| {
+        mounted.mount(&bench.directory, name, options).map(|path| path.join("data"))
+    };
+    let (path, write_back) = (ours("mnt", &[])?, ours("mnt-write-back", &["--write-back"])?);
     let mut sides = vec![Side { name: "stroop", role: None, path, write_back }];
     let nothing = match nothing(bench) {
         Ok((processes, [path, write_back])) => {
@@ -113,23 +96,6 @@ fn selected(bench: &NodeBench) -> Result<Vec<Case>, BenchError> {
     Ok(cases)
 }
 
-fn mount(bench: &NodeBench) -> Result<Mounted, BenchError> {
-    let node = NodeProcess::start(bench, NodeShape::default())?;
-    let (through, back) = (directory(bench, "mnt")?, directory(bench, "mnt-write-back")?);
-    let (through, back) = (Mountpoint::at(through), Mountpoint::at(back));
-    let mounted = Mounted { node, through, back };
-    mounted.node.command(&["mount", VOLUME, &place(&mounted.through)])?;
-    mounted.node.command(&["mount", VOLUME, &place(&mounted.back), "--write-back"])?;
-    Ok(mounted)
-}
-
-fn directory(bench: &NodeBench, name: &str) -> Result<PathBuf, BenchError> {
-    let path = bench.directory.join(name);
-    let what = "cannot make a directory";
-    std::fs::create_dir_all(&path).map_err(|error| BenchError::System { what, error })?;
-    std::fs::canonicalize(&path).map_err(|error| BenchError::System { what, error })
-}
-
 /// Compiles the file system that does nothing, and mounts it through and with write-back;
 /// where its files are.
 fn nothing(bench: &NodeBench) -> Result<([Process; 2], [PathBuf; 2]), BenchError> {
@@ -148,7 +114,7 @@ fn nothing(bench: &NodeBench) -> Result<([Process; 2], [PathBuf; 2]), BenchError
         return Err(BenchError::Server { what, why });
     }
     let mount = |name, option: Option<&str>| {
-        let mountpoint = directory(bench, name)?;
+        let mountpoint = directory(&bench.directory, name)?;
         let data = mountpoint.join("data");
         let mut command = Command::new(&program);
         command.arg(&mountpoint).arg(bench.file.0.to_string()).args(option);

@@ -8,7 +8,7 @@
 
 use super::connection::Connection;
 use super::wire::{Call, Malformed, Reply, accepted};
-use crate::latency::Latencies;
+use crate::measured::{Measured, client_nanoseconds};
 use crate::node::BenchError;
 use platform::Clock;
 use platform::linux::SystemClock;
@@ -29,23 +29,6 @@ pub(crate) trait Load {
 
     /// An operation of a lane ended, which had taken so long.
     fn ended(&mut self, _lane: usize, _now_nanoseconds: u64, _nanoseconds: u64) {}
-}
-
-/// What a run did.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Measured {
-    pub operations: u64,
-    pub nanoseconds: u64,
-    /// Processor time of this process.
-    pub client_nanoseconds: u64,
-    pub latencies: Latencies,
-}
-
-impl Measured {
-    /// Operations a second.
-    pub fn rate(&self) -> f64 {
-        self.operations as f64 * 1e9 / self.nanoseconds.max(1) as f64
-    }
 }
 
 /// Why a run ended early.
@@ -69,14 +52,19 @@ impl From<Malformed> for Stopped {
 }
 
 impl Stopped {
-    /// The same as an error of `load` against `target`.
-    pub fn error(self, load: &str, target: &str) -> BenchError {
-        let why = match self {
+    /// The same as a sentence.
+    pub fn why(self) -> String {
+        match self {
             Self::Io(kind) => format!("the connection failed: {kind}"),
             Self::Malformed => "a reply makes no sense".to_owned(),
             Self::Status(status) => format!("NFS status {status}"),
-        };
-        BenchError::Load { load: load.to_owned(), target: target.to_owned(), why }
+        }
+    }
+
+    /// The same as an error of `load` against `target`.
+    pub fn error(self, load: &str, target: &str) -> BenchError {
+        let (load, target) = (load.to_owned(), target.to_owned());
+        BenchError::Load { load, target, why: self.why() }
     }
 }
 
@@ -143,12 +131,6 @@ pub(crate) fn run(
     run.measured.nanoseconds = end - begin;
     run.measured.client_nanoseconds = client_nanoseconds() - client_begin;
     Ok(run.measured)
-}
-
-/// Processor time that this process has had.
-fn client_nanoseconds() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    u64::try_from(time.tv_sec * 1_000_000_000 + time.tv_nsec).unwrap_or(0)
 }
 
 /// Waits until any connection has something to read; which, as bits.

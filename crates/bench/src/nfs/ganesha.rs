@@ -9,13 +9,14 @@
 //! is missing that it needs, the other figures are taken without it. A file system after the first
 //! one that cannot be had is left out.
 
-use super::peer_disks::FileSystem;
 use super::session::{Kind, Target};
+use crate::leftovers::Mountpoint;
 use crate::node::BenchError;
+use crate::peer_disks::{FileSystem, Images, Place};
 use crate::process::{Process, listens, loopback, wait_until};
+use crate::tools::{command, find, run};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 /// Where ganesha looks for its back ends, by distribution.
 const PLUGIN_DIRECTORIES: [&str; 3] =
@@ -38,6 +39,7 @@ const RPCBIND_PORT: u16 = 111;
 pub(crate) struct Ganesha {
     _server: Process,
     _rpcbind: Process,
+    _mounts: Vec<Mountpoint>,
     /// The file systems that it serves.
     pub peers: Vec<Peer>,
     /// The file systems that were left out, and why.
@@ -64,33 +66,8 @@ pub(crate) fn missing() -> Option<String> {
     None
 }
 
-pub(super) fn find(program: &str) -> Option<PathBuf> {
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    let paths = std::env::split_paths(&paths).chain(["/usr/sbin".into(), "/sbin".into()]);
-    paths.map(|path| path.join(program)).find(|path| path.exists())
-}
-
-fn command(program: &str) -> Command {
-    let mut command = Command::new(find(program).unwrap_or_else(|| program.into()));
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command
-}
-
 fn plugins() -> Option<&'static str> {
     PLUGIN_DIRECTORIES.into_iter().find(|path| Path::new(path).join("libfsalvfs.so").exists())
-}
-
-/// Runs a program to its end, and returns its output.
-pub(super) fn run(program: &str, arguments: &[&str]) -> Result<String, BenchError> {
-    let mut command = command(program);
-    let output = command.stdout(Stdio::piped()).stderr(Stdio::piped()).args(arguments).output();
-    let what = "nfs-ganesha";
-    let output = output.map_err(|error| BenchError::System { what, error })?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(BenchError::Server { what, why: format!("{program} {}: {said}", arguments.join(" ")) })
 }
 
 /// Starts it, with file systems of `bytes` on images in `directory`. The caller is in namespaces of
@@ -102,37 +79,47 @@ pub(crate) fn start(
 ) -> Result<Ganesha, BenchError> {
     let what = "cannot prepare nfs-ganesha";
     let system = |error| BenchError::System { what, error };
-    run("ip", &["link", "set", "lo", "up"])?;
+    let failed = |why| BenchError::Server { what: "nfs-ganesha", why };
+    run("ip", &["link", "set", "lo", "up"]).map_err(failed)?;
     // Sockets and locks of rpcbind and ganesha, apart from those of the machine.
-    run("mount", &["-t", "tmpfs", "tmpfs", "/run"])?;
+    run("mount", &["-t", "tmpfs", "tmpfs", "/run"]).map_err(failed)?;
     fs::create_dir_all(directory).map_err(system)?;
     for needed in ["/run/rpcbind", "/run/ganesha"] {
         fs::create_dir_all(needed).map_err(system)?;
     }
     let (mut mounted, mut notes) = (Vec::new(), Vec::new());
+    let mountpoints = Path::new("/run");
+    let place = Place { images: directory, how: Images::Cached, bytes, mountpoints };
     for file_system in wanted {
-        match file_system.mount(directory, bytes) {
-            Ok(root) => mounted.push((*file_system, root)),
+        match file_system.mount(&place) {
+            Ok(mount) => mounted.push((*file_system, mount)),
             Err(error) if mounted.is_empty() => return Err(error),
-            Err(error) => notes.push(format!("{} is left out: {error}", file_system.peer())),
+            Err(error) => notes.push(format!("{} is left out: {error}", name(*file_system))),
         }
     }
     let mut rpcbind = Process::start(command("rpcbind").args(["-w", "-f"]), true)?;
     wait_until("rpcbind", &mut rpcbind, || listens(loopback(RPCBIND_PORT)))?;
     let config = PathBuf::from("/run/ganesha/bench.conf");
-    let roots: Vec<&Path> = mounted.iter().map(|(_, root)| root.as_path()).collect();
+    let roots: Vec<&Path> = mounted.iter().map(|(_, mount)| mount.path()).collect();
     fs::write(&config, configuration(&roots)).map_err(system)?;
     let mut ganesha = command("ganesha.nfsd");
     ganesha.args(["-F", "-L", "/run/ganesha/log", "-p", "/run/ganesha/pid", "-f"]).arg(&config);
     let mut server = Process::start(&mut ganesha, true)?;
     let (nfs, mount) = (loopback(NFS_PORT), loopback(MOUNT_PORT));
     wait_until("nfs-ganesha", &mut server, || listens(nfs) && listens(mount))?;
-    let peer = |(file_system, root): (FileSystem, PathBuf)| {
-        let (name, path) = (file_system.peer().to_owned(), root.display().to_string());
-        Peer { file_system, target: Target { name, kind: Kind::Real, nfs, mount, path } }
+    let peer = |(file_system, mounted): &(FileSystem, Mountpoint)| {
+        let (name, path) = (name(*file_system), mounted.path().display().to_string());
+        let target = Target { name, kind: Kind::Real, nfs, mount, path };
+        Peer { file_system: *file_system, target }
     };
-    let peers = mounted.into_iter().map(peer).collect();
-    Ok(Ganesha { _server: server, _rpcbind: rpcbind, peers, notes })
+    let peers = mounted.iter().map(peer).collect();
+    let mounts = mounted.into_iter().map(|(_, mount)| mount).collect();
+    Ok(Ganesha { _server: server, _rpcbind: rpcbind, _mounts: mounts, peers, notes })
+}
+
+/// What it is called with that file system.
+fn name(file_system: FileSystem) -> String {
+    format!("ganesha on {}", file_system.name())
 }
 
 /// Its defaults, but for what keeps it from starting here and a bound on its descriptors.

@@ -3,12 +3,14 @@
 //! Invariants: a load is timed from its first call to its last reply, and what it leaves behind
 //! (unstable writes) is committed before the next one, outside of the time unless it says so.
 
-use super::driver::{Load, Measured, Stopped, run};
+use super::driver::{Load, Stopped, run};
 use super::limit::DIRECTORY_ENTRIES;
-use super::session::{Each, Kind, LARGE_BYTES, LARGE_DEPTH, Session};
+use super::session::{Each, Kind, Session};
 use super::wire::{Call, DirectoryPlace, Handle, Malformed, Procedure, Reply, Stability};
 use crate::latency::Latencies;
+use crate::measured::{Measured, Sample};
 use crate::numbers::Numbers;
+use crate::streams::{LARGE_BYTES, LARGE_DEPTH};
 use crate::summary::Unit;
 use platform::Clock;
 use platform::linux::SystemClock;
@@ -52,23 +54,6 @@ pub(crate) const CASES: [Case; 18] = [
     Case::SmallFiles(8),
     Case::ReadDirectory,
 ];
-
-/// One round of one line.
-#[derive(Clone, Debug)]
-pub(crate) struct Sample {
-    /// In the base unit.
-    pub rate: f64,
-    pub latencies: Latencies,
-    pub client_nanoseconds: u64,
-}
-
-impl Sample {
-    pub(super) fn of(measured: Measured, scale: f64) -> Self {
-        let rate = measured.rate() * scale;
-        let Measured { latencies, client_nanoseconds, .. } = measured;
-        Self { rate, latencies, client_nanoseconds }
-    }
-}
 
 impl Case {
     /// The lines that it makes.

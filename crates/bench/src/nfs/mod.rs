@@ -13,7 +13,6 @@
 //! | `streams` | files larger than memory, in order, and where the time goes |
 //! | `strip` | the chart of latencies and consistency points |
 //! | `ganesha` | the peer of [`compare_nfs`] and [`compare_streams`] |
-//! | `peer_disks` | the file systems that it serves |
 //!
 //! Invariants: every server is a process of its own and is reached over TCP, the one that does
 //! nothing too; rounds of a load go round the servers in turns, so that all of them see the same
@@ -25,7 +24,6 @@ mod ganesha;
 mod limit;
 mod listing;
 mod loads;
-mod peer_disks;
 mod session;
 mod start;
 mod streams;
@@ -40,10 +38,10 @@ pub use strip::strip_chart;
 
 use crate::machine::Machine;
 use crate::node::BenchError;
+use crate::peer_disks::FileSystem;
 use crate::process::{NodeBench, NodeProcess, NodeShape, Process, VOLUME, start_limit};
 use crate::summary::{Beside, Report, Role, Row, Series};
-use loads::{CASES, Case, Sample};
-use peer_disks::FileSystem;
+use loads::{CASES, Case};
 use session::{Kind, Session, Target};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -171,7 +169,7 @@ fn measure(
                 let samples = case.run(side, bench.node.round_nanoseconds);
                 let samples =
                     samples.map_err(|stopped| stopped.error(&names, &side.target.name))?;
-                series.iter_mut().zip(samples).for_each(|(series, sample)| note(series, &sample));
+                series.iter_mut().zip(samples).for_each(|(series, sample)| series.note(&sample));
             }
         }
         let mut series: Vec<_> = series.into_iter().map(Vec::into_iter).collect();
@@ -184,12 +182,6 @@ fn measure(
         }
     }
     Ok(rows)
-}
-
-fn note(series: &mut Series, sample: &Sample) {
-    series.rounds.push(sample.rate);
-    series.latencies.add(&sample.latencies);
-    series.client_nanoseconds += sample.client_nanoseconds;
 }
 
 fn beside(target: &Target, series: Series) -> Beside {
@@ -242,20 +234,10 @@ mod tests {
 
     #[test]
     fn loads_are_chosen_by_a_part_of_their_name() {
-        let bench = |part: &str| NodeBench {
-            program: std::path::PathBuf::new(),
-            directory: std::path::PathBuf::new(),
-            only: vec![part.to_owned()],
-            round_nanoseconds: 1,
-            rounds: 1,
-            file: units::ByteSize(1),
-            memory: units::ByteSize(1),
-            journal: units::ByteSize(1),
-        };
         assert_eq!(
-            selected(&bench("remove d1")).unwrap(),
+            selected(&NodeBench::of("remove d1")).unwrap(),
             [Case::CreateRemove(1), Case::CreateRemove(128)]
         );
-        assert!(matches!(selected(&bench("no such")), Err(BenchError::NoLoad { .. })));
+        assert!(matches!(selected(&NodeBench::of("no such")), Err(BenchError::NoLoad { .. })));
     }
 }

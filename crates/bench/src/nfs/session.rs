@@ -3,10 +3,12 @@
 //! Invariants: what the loads touch is made before the clock runs; names are never used twice.
 
 use super::connection::Connection;
-use super::driver::{Load, Measured, Stopped, run};
+use super::driver::{Load, Stopped, run};
 use super::limit::DIRECTORY_ENTRIES;
 use super::wire::{Call, Handle, MOUNT, Malformed, Reply, Stability, accepted};
+use crate::measured::Measured;
 use crate::node::BenchError;
+use crate::streams::{LARGE_BYTES, LARGE_DEPTH};
 use platform::Clock as _;
 use platform::linux::SystemClock;
 use std::net::SocketAddr;
@@ -48,10 +50,6 @@ pub(crate) struct Session {
 /// Names that the sessions of this process took: one follows another on the same server.
 static NAMES: AtomicU64 = AtomicU64::new(0);
 
-/// Bytes of the largest write.
-pub(crate) const LARGE_BYTES: u32 = 256 << 10;
-/// Large transfers in flight.
-pub(crate) const LARGE_DEPTH: usize = 8;
 /// Calls in flight while something is prepared.
 const PREPARE_DEPTH: usize = 32;
 

@@ -9,12 +9,13 @@
 //!
 //! [`aggregate`'s trace events]: ../../../aggregate/src/service/state.rs
 
-use super::driver::{Load, Measured, run};
+use super::driver::{Load, run};
 use super::session::Session;
 use super::wire::{Call, Handle, Malformed, Reply, Stability};
 use super::{NfsBench, our_server};
 use crate::latency::Latencies;
 use crate::machine::Machine;
+use crate::measured::Measured;
 use crate::node::BenchError;
 use crate::numbers::Numbers;
 use crate::summary::{Report, Row, Series, Unit};

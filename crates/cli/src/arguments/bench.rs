@@ -51,6 +51,8 @@ pub enum BenchCompareCommand {
     Nfs(BenchNfsArguments),
     /// nfs-ganesha on XFS and on btrfs, with a file larger than memory: in order, at random, aged
     Streams(BenchStreamsArguments),
+    /// XFS and btrfs on loop devices, beside a FUSE mount: the same, by plain calls; wants root
+    Local(BenchStreamsArguments),
 }
 
 /// What benches of a node have in common.
@@ -101,11 +103,12 @@ pub struct BenchFuseArguments {
     pub node: BenchNodeArguments,
 }
 
-/// `stroop bench streams` and `stroop bench compare streams`.
+/// `stroop bench streams`, `stroop bench compare streams` and `stroop bench compare local`.
 #[derive(Args, Clone, Debug)]
 pub struct BenchStreamsArguments {
-    /// Where to make disks; they take up to five times the file, and peers' up to eight times the
-    /// file for each round and once more, and are removed [default: a temporary one]
+    /// Where to make disks; they take up to five times the file, and those of nfs-ganesha up to
+    /// eight times the file for each round and once more, and are removed [default: a temporary
+    /// one]
     #[arg(long, value_name = "DIR")]
     pub directory: Option<PathBuf>,
     /// Only the loads with one of these in their name, with a comma between
@@ -120,7 +123,7 @@ pub struct BenchStreamsArguments {
     /// Size of the file: several times the memory
     #[arg(long, value_name = "SIZE", default_value = "4G")]
     pub file_size: ByteSize,
-    /// The node's memory for caches and buffers
+    /// The node's memory for caches and buffers; for local files also that of the page cache
     #[arg(long, value_name = "SIZE", default_value = "1G")]
     pub memory: ByteSize,
     /// The node's journal

@@ -1,5 +1,6 @@
-//! Benches that are interrupted leave nothing behind.
+//! Benches leave nothing behind, also when they are interrupted.
 
+use crate::mounts::can_mount;
 use crate::place::{Place, Server};
 use std::fs;
 use std::io::BufRead as _;
@@ -26,6 +27,28 @@ fn interrupt(bench: &mut Server) {
     let (status, said) = bench.end();
     assert_eq!(status.code(), Some(130), "{said}");
     assert!(said.contains("interrupted") && !said.contains("cannot remove"), "{said}");
+}
+
+/// Mounts, loop devices and control groups of a bench.
+fn traces(directory: &Path, bench: u32) -> Vec<String> {
+    let (directory, group) = (directory.to_str().unwrap(), format!("stroop-bench-{bench}"));
+    let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+    let loops = fs::read_dir("/sys/block").unwrap().map(|it| it.unwrap().path());
+    let images = loops.map(|device| read(&device.join("loop/backing_file")));
+    let mounts = read(Path::new("/proc/mounts"));
+    let mut found: Vec<String> = mounts.lines().map(str::to_owned).chain(images).collect();
+    found.retain(|line| line.contains(directory));
+    let mut groups = vec![PathBuf::from("/sys/fs/cgroup")];
+    while let Some(parent) = groups.pop() {
+        let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+        for path in entries.filter(|it| it.file_type().unwrap().is_dir()).map(|it| it.path()) {
+            if path.ends_with(&group) {
+                found.push(path.display().to_string());
+            }
+            groups.push(path);
+        }
+    }
+    found
 }
 
 /// Whether a process has this word on its command line.
@@ -97,4 +120,66 @@ fn regression_a_signal_that_comes_twice_is_one_wish() {
     assert_eq!(status.code(), Some(143), "{said}");
     assert!(!runs(&directory), "its servers have ended");
     assert!(!directory.exists(), "it was made for the bench");
+}
+
+/// Each side does each load, a peer reads from the disk what it reads cold, and all of it goes.
+#[test]
+fn local_file_systems_are_measured_beside_a_mount_and_removed() {
+    if !can_mount() {
+        return;
+    }
+    const FILE_BYTES: u64 = 16 << 20;
+    let place = Place::new();
+    let directory = place.path("bench");
+    let place_name = directory.display().to_string();
+    let size = FILE_BYTES.to_string();
+    let options = ["--file-size", &size, "--rounds", "1", "--seconds", "0.1", "--only", "one disk"];
+    let words = ["bench", "compare", "local", "--directory", &place_name];
+    let report = place.json(&[words.as_slice(), &options].concat());
+    let notes = report["notes"].to_string();
+    let records = report["records"].as_array().unwrap();
+    assert_eq!(records.len(), 7 + 3, "all loads, and three with write-back: {report}");
+    for record in records {
+        let load = record["load"].as_str().unwrap();
+        assert!(record["figures"]["median"].as_u64().unwrap() > 0, "{record}");
+        let beside = record["beside"].as_array().unwrap();
+        let named = |name: &str| beside.iter().find(|beside| beside["name"] == name);
+        assert_eq!(named("bare disk").is_some(), !load.starts_with("overwrite"), "{record}");
+        for peer in ["XFS", "btrfs"] {
+            let Some(beside) = named(peer) else {
+                assert!(notes.contains(&format!("{peer} is left out")), "{record} {notes}");
+                continue;
+            };
+            let figures = &beside["figures"];
+            assert!(figures["median"].as_u64().unwrap() > 0, "{record}");
+            // Where the directory is on a device whose bytes are counted.
+            let read = figures["device_read_bytes"].as_u64().unwrap_or(FILE_BYTES);
+            assert!(!load.starts_with("read cold") || read >= FILE_BYTES, "{record}");
+        }
+    }
+    assert!(!directory.exists(), "it was made for the bench");
+    assert_eq!(traces(&directory, 0), Vec::<String>::new());
+}
+
+#[test]
+fn local_file_systems_that_are_measured_are_unmounted() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let has_btrfs = ["/sbin", "/usr/sbin", "/usr/bin"]
+        .iter()
+        .any(|directory| Path::new(directory).join("mkfs.btrfs").exists());
+    // While it measures a mount of ours, and while it measures one of another.
+    let peer = has_btrfs.then_some("write warm on one disk, btrfs");
+    for until in ["read cold on one disk, stroop"].into_iter().chain(peer) {
+        let words = ["compare", "local", "--file-size", "64M", "--rounds", "1000"];
+        let (directory, mut bench) = begin(&place, &words, until);
+        let id = bench.child.id();
+        assert!(!traces(&directory, id).is_empty(), "there is something to remove");
+        interrupt(&mut bench);
+        assert!(!runs(&directory), "its node has ended");
+        assert!(!directory.exists(), "it was made for the bench");
+        assert_eq!(traces(&directory, id), Vec::<String>::new());
+    }
 }

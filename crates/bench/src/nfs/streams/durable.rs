@@ -5,10 +5,12 @@
 //! Invariants: both are of a small file that was written before; after the stream's end no durable
 //! write begins but the first.
 
-use crate::nfs::driver::{Load, Measured, Stopped, run};
-use crate::nfs::session::{Each, LARGE_DEPTH, Session};
+use crate::measured::Measured;
+use crate::nfs::driver::{Load, Stopped, run};
+use crate::nfs::session::{Each, Session};
 use crate::nfs::wire::{Call, Handle, Malformed, Reply, Stability};
 use crate::numbers::Numbers;
+use crate::streams::LARGE_DEPTH;
 use platform::Clock as _;
 use platform::linux::SystemClock;
 use platform::thread::spawn;

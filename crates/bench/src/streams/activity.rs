@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::path::Path;
 
 /// The file, read as it grows.
-pub(super) struct Trace {
+pub(crate) struct Trace {
     lines: BufReader<File>,
     /// Processor time of the process at the end of the last line that was read.
     processor_nanoseconds: u64,

@@ -1,14 +1,17 @@
-//! The file systems that the peer serves: each on loop devices of files beside our disks.
+//! File systems of others, which benches stand beside ours: each on loop devices of files beside
+//! our disks.
 //!
 //! Invariants: nothing names an image once it has its loop device, and that ends with the mount; a
-//! device of a file system that cannot be made ends at once.
+//! device of a file system that cannot be made ends at once. An interrupt waits until a file system
+//! is made or has failed, so that it never finds half of one.
 //!
 //! Fails: with the name of the program that failed, and its message.
 
-use super::ganesha::{find, run};
+use crate::leftovers::{self, Mountpoint};
 use crate::node::BenchError;
+use crate::tools::{find, run};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// A file system on loop devices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,13 +24,33 @@ pub(crate) enum FileSystem {
     BtrfsRaid1,
 }
 
+/// How loop devices use the files that they are made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Images {
+    /// Through the page cache of the machine, which then has each block twice.
+    Cached,
+    /// Past it, as a disk is.
+    Direct,
+}
+
+/// What others' file systems are made for.
+pub(crate) struct Place<'a> {
+    /// Where images are made.
+    pub images: &'a Path,
+    pub how: Images,
+    /// The size of each image.
+    pub bytes: u64,
+    /// Where directories to mount at are made.
+    pub mountpoints: &'a Path,
+}
+
 impl FileSystem {
-    /// What the peer is called with it.
-    pub const fn peer(self) -> &'static str {
+    /// What it is called.
+    pub const fn name(self) -> &'static str {
         match self {
-            Self::Xfs => "ganesha on XFS",
-            Self::Btrfs => "ganesha on btrfs",
-            Self::BtrfsRaid1 => "ganesha on btrfs raid1",
+            Self::Xfs => "XFS",
+            Self::Btrfs => "btrfs",
+            Self::BtrfsRaid1 => "btrfs raid1",
         }
     }
 
@@ -56,21 +79,27 @@ impl FileSystem {
         }
     }
 
-    /// Makes one on images of `bytes` each in `directory`, and mounts it; where.
+    /// Makes one, and mounts it; where. It goes with the mount.
     ///
     /// # Errors
-    /// [`BenchError`].
-    pub fn mount(self, directory: &Path, bytes: u64) -> Result<PathBuf, BenchError> {
+    /// [`BenchError::FileSystem`].
+    pub fn mount(self, place: &Place<'_>) -> Result<Mountpoint, BenchError> {
+        let mountpoint = Mountpoint::at(place.mountpoints.join(self.word()));
+        let made = leftovers::run(|| self.make(place, mountpoint.path()));
+        let name = self.name();
+        made.map(|()| mountpoint).map_err(|why| BenchError::FileSystem { name, why })
+    }
+
+    fn make(self, place: &Place<'_>, root: &Path) -> Result<(), String> {
         let (kind, make, package) = self.tool();
         if find(make).is_none() {
-            let why = format!("{make} is missing; install {package}");
-            return Err(BenchError::Server { what: self.peer(), why });
+            return Err(format!("{make} is missing; install {package}"));
         }
-        let root = Path::new("/run").join(self.word());
-        fs::create_dir_all(&root).map_err(failed)?;
+        fs::create_dir_all(root).map_err(|error| error.to_string())?;
         let mut devices = LoopDevices::default();
         for number in 0..self.devices() {
-            devices.add(&directory.join(format!("{}-{number}.img", self.word())), bytes)?;
+            let image = place.images.join(format!("{}-{number}.img", self.word()));
+            devices.add(&image, place.bytes, place.how)?;
         }
         let names: Vec<&str> = devices.paths.iter().map(String::as_str).collect();
         let redundancy: &[&str] = match self {
@@ -85,7 +114,7 @@ impl FileSystem {
         run("mount", &["-t", kind, "-o", &options, names[0], &root.display().to_string()])?;
         // The mount has its devices.
         drop(devices.open);
-        Ok(root)
+        Ok(())
     }
 }
 
@@ -99,9 +128,12 @@ struct LoopDevices {
 
 impl LoopDevices {
     /// Adds one of a new image, which goes with it.
-    fn add(&mut self, image: &Path, bytes: u64) -> Result<(), BenchError> {
+    fn add(&mut self, image: &Path, bytes: u64, how: Images) -> Result<(), String> {
+        let failed = |error: std::io::Error| error.to_string();
         fs::File::create(image).and_then(|file| file.set_len(bytes)).map_err(failed)?;
-        let made = run("losetup", &["--find", "--show", &image.display().to_string()]);
+        let direct = if how == Images::Direct { "--direct-io=on" } else { "--direct-io=off" };
+        let image_name = image.display().to_string();
+        let made = run("losetup", &["--find", "--show", direct, &image_name]);
         let removed = fs::remove_file(image);
         let path = made?;
         let open = fs::File::open(&path);
@@ -112,8 +144,4 @@ impl LoopDevices {
         self.paths.push(path);
         Ok(())
     }
-}
-
-fn failed(error: std::io::Error) -> BenchError {
-    BenchError::System { what: "cannot prepare nfs-ganesha", error }
 }

@@ -15,10 +15,10 @@
 //! are asked for a consistency point beside, and what they give back lets the operation go on
 //! earlier.
 //!
-//! Blocks of the image that a consistency point writes stay in memory until its commit, but count no
-//! more once disks have taken them. So what operations may change while it runs comes bit by bit, as
-//! fast as the disks write, and not all at once at its end. There are at most half as many of them
-//! as the cap on the whole node; those that are more count until the commit.
+//! Blocks of the image that a consistency point writes stay in memory until its commit, but count
+//! no more once disks have taken them. So what operations may change while it runs comes bit by
+//! bit, as fast as the disks write, and not all at once at its end. There are at most half as many
+//! of them as the cap on the whole node; those that are more count until the commit.
 //!
 //! A client that writes a stream fills whatever there is, and then waits for the consistency point
 //! all the time. So that those beside it who change a little do not wait with it, operations that
@@ -344,8 +344,9 @@ impl DirtyMemory {
         self.share.image.lock().frozen += blocks;
     }
 
-    /// Disks have taken so many blocks, of an image or of what leads to it: as many count no more, as
-    /// far as they may. Operations of this aggregate that wait for memory go on if there is enough.
+    /// Disks have taken so many blocks, of an image or of what leads to it: as many count no more,
+    /// as far as they may. Operations of this aggregate that wait for memory go on if there is
+    /// enough.
     pub fn note_written(&self, blocks: u64) {
         let taken = {
             let mut image = self.share.image.lock();
@@ -413,7 +414,8 @@ impl DirtyMemory {
     }
 
     /// An operation waits for room. If memory is what it lacks, aggregates that have borrowed are
-    /// asked for it, and the [`Holder`] is told when they, or this one's disks, have given some back.
+    /// asked for it, and the [`Holder`] is told when they, or this one's disks, have given some
+    /// back.
     ///
     /// If there is little room it counts as lacking: a batch may have been written since the
     /// operation found none.

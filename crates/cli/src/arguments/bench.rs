@@ -213,7 +213,7 @@ pub struct BenchModelArguments {
     /// Size of a request
     #[arg(long, value_name = "SIZE", default_value = "256K")]
     pub request_size: ByteSize,
-    /// Threads that run completions of disks; as many as a node with so many cores has, if not given
+    /// Threads that run completions of disks; by default as many as a node with the cores
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub completion_threads: Option<usize>,
     /// Rounds of each case; the median counts

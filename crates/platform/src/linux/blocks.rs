@@ -8,7 +8,8 @@
 //! comes and goes with each block: it has a slab, too, and a layout that hardly anything else has.
 //!
 //! So the memory that blocks take is the largest number of them that lived at one time, and
-//! [`BlockAllocator::live_blocks_nearly`] tells whoever keeps blocks for later when to let go of them.
+//! [`BlockAllocator::live_blocks_nearly`] tells whoever keeps blocks for later when to let go of
+//! them.
 //!
 //! The system clears a page when it is touched first, which takes longer than copying a block into
 //! it. [`BlockAllocator::populate`] has that done ahead of time, a chunk at each call: what is

@@ -1,8 +1,8 @@
 //! Slots of one size, packed one behind another in chunks, for an allocator.
 //!
 //! A freed slot is given out before a new one is, whichever thread asks, so the memory that slots
-//! take is the largest number of them that was out at one time, or nearly: the free lists are looked
-//! at one after another. Chunks are never given back.
+//! take is the largest number of them that was out at one time, or nearly: the free lists are
+//! looked at one after another. Chunks are never given back.
 //!
 //! Threads that take slots are seldom those that give them back. What two processors write in turns
 //! costs each of them as much as a miss of its cache, so a thread takes from its own list and gives

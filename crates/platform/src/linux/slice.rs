@@ -1,9 +1,9 @@
 //! How long a thread runs before others get the processor.
 //!
-//! Linux lets a thread run for one to three milliseconds before another one that wants the processor
-//! gets it. A thread that has an answer on its way works for some microseconds at a time. If both
-//! processors are busy with the blocks of somebody's stream, it waits longer than it works. A
-//! thread that asks for short slices gets the processor before those with long ones, and no more
+//! Linux lets a thread run for one to three milliseconds before another one that wants the
+//! processor gets it. A thread that has an answer on its way works for some microseconds at a time.
+//! If all processors are busy with the blocks of somebody's stream, it waits longer than it works.
+//! A thread that asks for short slices gets the processor before those with long ones, and no more
 //! of it than its part.
 //!
 //! Invariants: the thread's policy and nice value stay as they are. Kernels before Linux 6.12, and

@@ -25,7 +25,7 @@ use std::time::Duration;
 /// How often a server that was asked to stop is looked at before it is killed: a minute.
 const STOP_STEPS: usize = 600;
 
-/// How long an interrupt waits for what is under way.
+/// How long an interrupt waits for commands and loads that are under way.
 const COMMAND_PATIENCE: Duration = Duration::from_mins(1);
 
 struct Left {

@@ -45,7 +45,7 @@ pub(crate) struct Place<'a> {
 }
 
 impl FileSystem {
-    /// What it is called.
+    /// The file system's name, as lines and notes have it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Xfs => "XFS",

@@ -1,11 +1,11 @@
 //! A mount of ours beside local file systems that a user would have instead, with a file much
 //! larger than memory, by the calls of a program: buffered, not past the page cache.
 //!
-//! Each round has a node and peers of its own, which are made anew: what is written first is
-//! written to disks that have nothing yet. Peers are on loop devices of files beside our disks,
-//! which use these past the page cache, as a disk is used. With `--write-back` the kernel keeps
-//! what is written to our mount, as it does for peers; those lines are of writes only, because
-//! the kernel reads in the same way.
+//! Each round makes a node and peers anew, so the first write goes to disks that hold nothing yet.
+//! Peers are on loop devices of files beside our disks, which use these past the page cache, as a
+//! disk is used. With `--write-back` the kernel keeps data that is written to our mount in its page
+//! cache, as it does for peers. Lines with `--write-back` are of writes only, because the kernel
+//! reads in the same way.
 //!
 //! Memory: the page cache of the process that does the loads is bounded ([`bound`]) by the node's
 //! memory, on all sides. Our node has its own memory besides. All page cache is dropped before a
@@ -45,7 +45,7 @@ const LOADS: [Load; 9] = [
     Load::ReadAgain,
     Load::ReadRandom,
 ];
-/// Those that differ where the kernel may keep what is written.
+/// The loads whose figures differ with `--write-back`.
 const WRITES: [Load; 4] = [Load::WriteFresh, Load::Rewrite, Load::WriteWarm, Load::Overwrite];
 
 /// What a line of ours with `--write-back` is called after the aggregate's name.

@@ -117,7 +117,7 @@ pub(crate) fn start(
     Ok(Ganesha { _server: server, _rpcbind: rpcbind, _mounts: mounts, peers, notes })
 }
 
-/// What it is called with that file system.
+/// The name of nfs-ganesha on that file system.
 fn name(file_system: FileSystem) -> String {
     format!("ganesha on {}", file_system.name())
 }

@@ -2,8 +2,8 @@
 //!
 //! Invariants: a thread has one call under way; a write is timed until an fsync after it has ended.
 //! Each block begins with its number, and a read that finds another number there fails. An
-//! interrupt ends a load early, and what it has written is durable then, too: nothing of it is left
-//! for whoever unmounts the file.
+//! interrupt ends a load early. The data that the load has written is made durable then, too, so
+//! that unmounting has nothing left to write.
 
 use crate::buffer::Buffer;
 use crate::latency::Latencies;
@@ -151,7 +151,9 @@ fn move_pieces(
             if let Some((_, number)) =
                 blocks.find(|(block, number)| block[..8] != number.to_le_bytes())
             {
-                return Err(io::Error::other(format!("block {number} is not what was written")));
+                return Err(io::Error::other(format!(
+                    "block {number} does not hold the data that was written to it"
+                )));
             }
         }
     }

@@ -40,7 +40,7 @@ impl Outcome {
 }
 
 impl Line {
-    /// A line for each of `loads` on the aggregate that is called so, of those that were asked for.
+    /// A line for each of `loads` on the aggregate `on` that the bench was asked for.
     pub fn all(bench: &NodeBench, loads: &[Load], on: &str) -> Vec<Self> {
         let line = |load: &Load| {
             let name = format!("{} on {on}", load.name()?);
@@ -61,7 +61,7 @@ impl Line {
         BenchError::NoLoad { known: known.join(", ") }
     }
 
-    /// What somebody did whom it stands beside.
+    /// The series of the peer with this name.
     pub fn peer(&mut self, name: &str) -> &mut Series {
         let at = self.peers.iter().position(|(known, _)| known == name);
         let at = at.unwrap_or_else(|| {

@@ -14,7 +14,7 @@
 //! to put it in order during the first read.
 //!
 //! What the device moved is told for each byte of a load: a server that writes each block twice,
-//! or reads what nobody asked for, is not compared by its rate alone.
+//! or reads blocks that no call asked for, is not compared by its rate alone.
 //!
 //! Invariants: a write is timed until it is durable; before a load that is to find nothing in
 //! memory the page cache of this machine is emptied, where the side has it.
@@ -135,7 +135,7 @@ impl Load {
 
 /// Somebody who has a file, and does loads with it.
 pub(crate) trait Side {
-    /// What it is called.
+    /// The side's name, as progress and notes have it.
     fn name(&self) -> &str;
 
     /// Whether it puts the file in order by itself, and is given the time for that.

@@ -11,7 +11,7 @@
 use crate::buftree::Root;
 use crate::pointer::Pointer;
 use crate::ranges::RangeSet;
-use crate::stream::ReadStream;
+use crate::stream::ReadStreams;
 use ondisk::inode::{
     INODE_ACCESS_ACL, INODE_DEFAULT_ACL, INODE_QUARANTINED, InodeRecord, KIND_FREE,
 };
@@ -181,7 +181,7 @@ pub struct SharedState {
     /// freeze, and in the image that is being cleaned.
     pub new_blocks: (u64, u64),
     /// Where readers are going.
-    pub stream: ReadStream,
+    pub streams: ReadStreams,
     /// Somebody looked, and no program's capabilities are among the extended attributes: what a
     /// write would have to remove. False says nothing.
     pub lacks_capability: bool,
@@ -263,7 +263,7 @@ impl<P: Pointer> Inode<P> {
                 attributes,
                 dirty,
                 new_blocks: (0, 0),
-                stream: ReadStream::default(),
+                streams: ReadStreams::default(),
                 lacks_capability: false,
             }),
             root,

@@ -37,4 +37,5 @@ pub mod scatter;
 pub mod snapshot;
 pub mod space;
 pub mod stream;
+mod stride;
 pub mod transaction;

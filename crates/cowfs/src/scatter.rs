@@ -4,13 +4,17 @@
 //! Invariants: blocks that a consistency point places where areas are free lie in runs far longer
 //! than what counts as scattered. Where none are free, what was reallocated may be scattered again.
 
-use units::{BlockNumber, Pvbn};
+use units::{BlockNumber, Fbn, Pvbn};
 
 /// Blocks that are so near each other are read with one request: what lies between was overwritten,
 /// or is in memory, and costs less than a request of its own (docs/decisions/0055).
 const NEAR_BLOCKS: u64 = 8;
+/// Blocks of a file that are judged together, about what a reader in order asks for at once: the
+/// blocks that one consistency point placed lie near each other, but what lies between are blocks
+/// of the rest of the file, and a call has no use for them.
+const CALL_BLOCKS: u64 = 64;
 /// Blocks in a run, on average, below which they are scattered.
-const RUN_BLOCKS_MIN: u64 = 32;
+const RUN_BLOCKS_MIN: u64 = 16;
 /// Of fewer blocks nothing is said.
 const BLOCKS_MIN: u64 = 32;
 
@@ -29,13 +33,18 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// Those of blocks in any order.
+    /// Those of blocks of a file, in its order, as calls of a reader in order find them.
     #[must_use]
-    pub fn of(mut places: Vec<Pvbn>) -> Self {
-        places.sort_unstable();
-        let mut runs = Self::default();
-        places.into_iter().for_each(|pvbn| runs.note(pvbn));
-        runs
+    pub fn of_file(blocks: &[(Fbn, Pvbn)]) -> Self {
+        let mut all = Self::default();
+        for call in blocks.chunk_by(|(one, _), (next, _)| call_of(*one) == call_of(*next)) {
+            let mut places: Vec<Pvbn> = call.iter().map(|(_, pvbn)| *pvbn).collect();
+            places.sort_unstable();
+            let mut runs = Self::default();
+            places.into_iter().for_each(|pvbn| runs.note(pvbn));
+            all.join(runs);
+        }
+        all
     }
 
     /// The next block lies here.
@@ -71,12 +80,18 @@ impl Runs {
     }
 }
 
+/// Which of the calls of a reader in order has this block.
+const fn call_of(fbn: Fbn) -> u64 {
+    fbn.get() / CALL_BLOCKS
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn is_scattered(places: impl IntoIterator<Item = u64>) -> bool {
-        Runs::of(places.into_iter().map(Pvbn).collect()).is_scattered()
+        let blocks: Vec<_> = (0..).map(Fbn).zip(places.into_iter().map(Pvbn)).collect();
+        Runs::of_file(&blocks).is_scattered()
     }
 
     #[test]
@@ -96,5 +111,8 @@ mod tests {
         let place = |at: u64| if overwritten(at) { 100_000 + at * 37 % 9973 * 20 } else { at };
         assert!(is_scattered((1000..1256).map(place)));
         assert!(!is_scattered((1000..1016).map(place)), "too few to tell");
+        // What a consistency point had of each quarter of a mebibyte lies side by side.
+        let together = |at: u64| if overwritten(at) { 100_000 * (at % 16) + at / 16 } else { at };
+        assert!(is_scattered((1000..1512).map(together)));
     }
 }

@@ -90,18 +90,26 @@ impl ScatteredBlocks {
 }
 
 impl State {
-    fn note(&mut self, found: Scattered) {
-        let of_file = |other: &&mut Scattered| {
+    /// Requests of one reader run beside each other, so what lies one behind another is found in any
+    /// order: ranges that touch become one, in the place of the first.
+    fn note(&mut self, mut found: Scattered) {
+        let touches = |other: &Scattered, found: &Scattered| {
             (other.inode, other.generation) == (found.inode, found.generation)
+                && other.blocks.start <= found.blocks.end
+                && found.blocks.start <= other.blocks.end
         };
-        for other in self.queue.iter_mut().filter(of_file) {
-            if other.blocks.start <= found.blocks.start && found.blocks.start <= other.blocks.end {
-                other.blocks.end = other.blocks.end.max(found.blocks.end);
-                return;
-            }
+        let mut place = None;
+        while let Some(at) = self.queue.iter().position(|other| touches(other, &found))
+            && let Some(other) = self.queue.remove(at)
+        {
+            found.blocks.start = found.blocks.start.min(other.blocks.start);
+            found.blocks.end = found.blocks.end.max(other.blocks.end);
+            place = Some(place.map_or(at, |place: usize| place.min(at)));
         }
-        if self.queue.len() < QUEUE_MAX {
-            self.queue.push_back(found);
+        match place {
+            Some(place) => self.queue.insert(place, found),
+            None if self.queue.len() < QUEUE_MAX => self.queue.push_back(found),
+            None => {}
         }
     }
 
@@ -182,6 +190,22 @@ mod tests {
 
     fn is_about(written: u64, expected: u64) {
         assert!(written.abs_diff(expected) < expected / 8, "{written} bytes in ten seconds");
+    }
+
+    #[test]
+    fn what_is_found_in_any_order_is_one_range() {
+        let scattered = ScatteredBlocks::default();
+        scattered.note(found(71, 0..64));
+        // Every second window first, so that there are as many ranges as there may be.
+        for first in [64, 0] {
+            for window in 0..QUEUE_MAX as u64 - 1 {
+                let start = window * 128 + first;
+                scattered.note(found(70, start..start + 64));
+            }
+        }
+        let queue = &scattered.0.lock().queue;
+        let expected = [found(71, 0..64), found(70, 0..(QUEUE_MAX as u64 - 1) * 128)];
+        assert_eq!(queue.iter().cloned().collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -244,7 +244,7 @@ impl Node {
         let mut data = Vec::new();
         loop {
             let offset = data.len() as u64;
-            let read = self.ask(calls::Read { file: entry.handle, offset, count: 1 << 18 })?;
+            let read = self.ask(calls::Read { file: entry.handle, offset, count: 1 << 17 })?;
             data.extend(read.to_vec());
             if read.end_of_file {
                 return Ok(data);

@@ -236,8 +236,10 @@ impl<'t, 'a, P: Pointer> View<'t, 'a, P> {
     pub(crate) fn is_random(&mut self, inode: InodeNumber, range: &ReadRange) -> bool {
         let logical = self.transaction.logical();
         let found = logical.inodes.get(&inode);
-        let stream = found.map(|found| found.shared.lock().stream).unwrap_or_default();
-        self.image == SnapshotId::ACTIVE && stream.is_random((range.start, range.end))
+        let bytes = (range.start, range.end);
+        let is_random =
+            found.map_or(bytes.0 != 0, |found| found.shared.lock().streams.is_random(bytes));
+        self.image == SnapshotId::ACTIVE && is_random
     }
 
     /// The tree of a snapshot's file.

@@ -71,8 +71,8 @@ pub fn reallocate<P: Pointer>(
             }
         }
     }
-    let places = pointers.iter().map(|(_, pointer)| pointer.pvbn()).collect();
-    if pointers.is_empty() || !anyway && !Runs::of(places).is_scattered() {
+    let places: Vec<_> = pointers.iter().map(|(fbn, pointer)| (*fbn, pointer.pvbn())).collect();
+    if pointers.is_empty() || !anyway && !Runs::of_file(&places).is_scattered() {
         return Ok(0);
     }
     let blocks = load(&pointers, reader, |fbn| key.place(0, fbn.get()))?;

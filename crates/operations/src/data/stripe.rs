@@ -23,13 +23,13 @@ use crate::attributes::{change, visible};
 use crate::{Environment, Outcome, Record};
 use cowfs::budget::Spender;
 use cowfs::buftree::{self, FileKey, Walk};
-use cowfs::cache::Class;
 use cowfs::inode::Inode;
 use cowfs::logical::{Logical, Overlaid, overlaid};
 use cowfs::overlay::{STRIPE_BLOCKS, Stripe, stripe_of};
 use cowfs::pointer::Pointer;
 use cowfs::reader::{LoadRequest, Progress, Reader, Stop, Wait};
 use cowfs::scatter::Runs;
+use cowfs::stream::ReadNote;
 use cowfs::transaction::{BlockCost, inode_cost, promise};
 use file_service::permission::is_up_to_list;
 use file_service::rules::attributes::atime_is_due;
@@ -109,7 +109,7 @@ pub struct StripeRead {
     /// Blocks that are not in memory and that the reader is coming to: to be loaded, with nobody
     /// waiting for them.
     pub ahead: Vec<LoadRequest>,
-    /// Blocks that the reader is coming to and that lie scattered.
+    /// Blocks that the reader leaves behind, and that lie scattered.
     pub scattered: Option<Scattered>,
 }
 
@@ -161,52 +161,68 @@ pub fn read<P: Pointer>(
         content.extend(missing.note(block)?);
     }
     missing.check().map_err(|stop| {
-        let is_random = inode.shared.lock().stream.is_random((range.start, range.end));
+        let is_random = inode.shared.lock().streams.is_random((range.start, range.end));
         if is_random { stop.at_random() } else { stop }
     })?;
     let now = request.scope.now;
     let waited = !reader.held.is_empty();
-    let ahead = {
+    let (ahead, from_disk) = {
         let mut shared = inode.shared.lock();
         if request.call.count > 0 && atime_is_due(&attributes, now) {
             // In memory only: see `crate::view::View::note_read`.
             attributes.atime = now;
             shared.attributes.atime = now;
         }
+        let (bytes, size_bytes) = ((range.start, range.end), attributes.size);
         let cache_blocks = reader.cache.capacity_blocks();
-        shared.stream.note((range.start, range.end), attributes.size, waited, cache_blocks)
+        let ahead = shared.streams.note(&ReadNote { bytes, size_bytes, waited, cache_blocks });
+        (ahead, shared.streams.is_from_disk())
     };
-    let window = ahead.unwrap_or_default();
-    let ahead = read_ahead(inode, &key, window.clone(), reader);
+    let ahead = read_ahead(inode, &key, &ahead, reader);
+    let behind = run_that_ends(&blocks, &attributes).filter(|_| from_disk);
+    let behind = behind.filter(|run| are_scattered(&mut walk, run));
     let generation = request.call.file.generation;
-    let scattered = Scattered { inode: number, generation, blocks: window };
-    let scattered = Some(scattered).filter(|_| is_scattered(&ahead));
+    let scattered = behind.map(|blocks| Scattered { inode: number, generation, blocks });
     Ok(InStripe::Done(StripeRead { data: range.data(content, attributes), ahead, scattered }))
 }
 
-/// Whether data that is to be loaded lies scattered, as far as hints tell.
-fn is_scattered(ahead: &[LoadRequest]) -> bool {
-    let data = ahead.iter().filter(|request| request.class == Class::Data);
-    Runs::of(data.map(|request| request.pvbn).collect()).is_scattered()
+/// The run of a stripe that a reader in order leaves behind with these blocks. It is judged then,
+/// and not when it is loaded: a reader with many calls under way comes before any look ahead, and
+/// each of its calls has a part.
+fn run_that_ends(blocks: &Range<Fbn>, attributes: &Attributes) -> Option<Range<Fbn>> {
+    let start = Fbn(blocks.start.get() / STRIPE_BLOCKS * STRIPE_BLOCKS);
+    let file_end = Fbn(attributes.size.div_ceil(BLOCK_SIZE_U64));
+    let run = start..Fbn(start.get() + STRIPE_BLOCKS).min(file_end);
+    (blocks.end >= run.end).then_some(run)
 }
 
-/// The blocks of a range that are not in memory. The tree alone is asked: what lies in an overlay
+/// Whether blocks of a file lie scattered, as far as hints tell and nodes are in memory.
+fn are_scattered<P: Pointer>(walk: &mut Walk<'_, P>, blocks: &Range<Fbn>) -> bool {
+    let known = blocks.start.until(blocks.end).filter_map(|fbn| Some((fbn, walk.find(fbn).ok()?)));
+    let present = known.filter(|(_, pointer)| !pointer.is_hole());
+    let places: Vec<_> = present.map(|(fbn, pointer)| (fbn, pointer.pvbn())).collect();
+    Runs::of_file(&places).is_scattered()
+}
+
+/// The blocks of ranges that are not in memory. The tree alone is asked: what lies in an overlay
 /// above is in memory anyway, and a block too many does no harm.
 fn read_ahead<P: Pointer>(
     inode: &Inode<P>,
     key: &FileKey,
-    blocks: Range<Fbn>,
+    ranges: &[Range<Fbn>],
     reader: &Reader<'_>,
 ) -> Vec<LoadRequest> {
-    let count = blocks.end.since(blocks.start);
-    if count == 0 {
-        return Vec::new();
-    }
-    // Damage is for the read that comes to it to report.
-    let missing = buftree::missing(&inode.root, key, blocks.start, count, reader, |_| true);
-    let missing = missing.unwrap_or_default();
-    if missing.is_empty() {
-        inode.shared.lock().stream.rest();
+    let of_range = |blocks: &Range<Fbn>| {
+        let count = blocks.end.since(blocks.start);
+        let missing = buftree::missing(&inode.root, key, blocks.start, count, reader, |_| true);
+        // Damage is for the read that comes to it to report.
+        missing.unwrap_or_default()
+    };
+    let mut missing: Vec<_> = ranges.iter().flat_map(of_range).collect();
+    // A node that leads to several of them.
+    missing.dedup();
+    if missing.is_empty() && !ranges.is_empty() {
+        inode.shared.lock().streams.rest();
     }
     missing
 }

@@ -85,6 +85,10 @@ struct InStripeOf<P: Pointer, R: OfRange> {
 }
 
 impl<P: Pointer, R: OfRange> Message for InStripeOf<P, R> {
+    fn is_short(&self) -> bool {
+        true
+    }
+
     fn run(&mut self, access: &mut Access<'_>) -> Outcome {
         match self.request.attempt(&self.host, &self.held, self.stripe, access) {
             Ok(InStripe::Done(attempted)) => {

@@ -29,6 +29,10 @@ const RINGS_COUNT_MIN: usize = 2;
 /// is busy then (`stroop bench model`).
 const RINGS_COUNT_MAX: usize = 8;
 
+/// Blocks that go to one ring before the next has its turn: small requests that come together are
+/// handed to the kernel together, which costs a device one notice.
+const RING_TURN_BLOCKS: usize = 8;
+
 /// How an engine reaches the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IoEngineKind {
@@ -90,8 +94,9 @@ impl IoEngine {
         let Some(transfer) = transfer.admit() else { return };
         match &self.backend {
             Backend::Rings { rings, next } => {
-                let index = next.fetch_add(1, Ordering::Relaxed) % rings.len();
-                rings[index].submit(transfer);
+                let blocks = transfer.block_count().max(1);
+                let turn = next.fetch_add(blocks, Ordering::Relaxed) / RING_TURN_BLOCKS;
+                rings[turn % rings.len()].submit(transfer);
             }
             Backend::Threads(queue) => queue.submit(transfer),
         }

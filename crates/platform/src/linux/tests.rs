@@ -1,6 +1,7 @@
 //! Files as disks, with both engines.
 
 use super::*;
+use crate::round::Round;
 use crate::sync::{Condvar, Mutex};
 use crate::{Clock, Disk, DiskError, DiskOpener as _, Entropy};
 use std::sync::Arc;
@@ -125,6 +126,32 @@ fn many_requests_at_once_all_complete() {
 
 /// A log's file that was removed took in records that no start would find, and nobody noticed:
 /// only a flush asked whether the file has its name.
+/// Rings are woken at the end of a round; what a completion submits is submitted, too.
+#[test]
+fn requests_of_a_round_complete_after_it() {
+    for opener in openers() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("disk");
+        create_file_disk(&path, 1 << 20).unwrap();
+        let disk = opener.open(path.to_str().unwrap()).unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let round = Round::open();
+        for block in 0..40 {
+            let (again, sender, block_at) = (Arc::clone(&disk), sender.clone(), block * 4);
+            let read = move |outcome| {
+                let _first: Vec<BlockRef> = Result::unwrap(outcome);
+                let told = move |outcome: Result<Vec<BlockRef>, DiskError>| {
+                    sender.send(outcome.unwrap().len()).unwrap();
+                };
+                again.read(block_at, 4, Box::new(told));
+            };
+            disk.read(block_at, 1, Box::new(read));
+        }
+        drop((round, sender));
+        assert_eq!(receiver.iter().collect::<Vec<_>>(), [4; 40]);
+    }
+}
+
 #[test]
 fn regression_a_durable_write_to_a_file_without_its_name_fails() {
     let durably = |disk: &Arc<dyn Disk>, number| {

@@ -12,6 +12,7 @@
 use crate::DiskError;
 use crate::linux::engine::AbortOnPanic;
 use crate::linux::transfer::{Call, Progress, Transfer};
+use crate::round::{self, Round};
 use crate::stage::{self, Stage};
 use crate::sync::Mutex;
 use crate::thread;
@@ -64,14 +65,16 @@ impl UringQueue {
         started.flatten().map(|()| queue)
     }
 
-    pub(super) fn submit(&self, transfer: Transfer) {
+    /// The thread is woken at the end of the caller's round, for all that the round submits.
+    pub(super) fn submit(self: &Arc<Self>, transfer: Transfer) {
         let wake = {
             let mut waiting = self.waiting.lock();
             waiting.transfers.push_back(transfer);
             std::mem::take(&mut waiting.asleep)
         };
         if wake {
-            self.wake();
+            let queue = Arc::clone(self);
+            round::at_end(move || queue.wake());
         }
     }
 
@@ -138,9 +141,13 @@ impl Driver {
             }
             self.queue.waiting.lock().asleep = false;
             // Owners are told while the kernel has what was ready: some do long work.
+            let round = Round::open();
             for (transfer, result) in ended.drain(..) {
                 transfer.finish(result);
             }
+            // Within the round: what this sends goes together, too.
+            round.run();
+            drop(round);
             self.reap(&mut ended);
         }
     }

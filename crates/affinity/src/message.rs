@@ -26,9 +26,10 @@ pub trait Message: Send {
     /// Runs it; again from the top after a suspend, a reroute or a yield.
     fn run(&mut self, access: &mut Access<'_>) -> Outcome;
 
-    /// Whether it is over soon. If so, whoever wakes it within a round of his thread
-    /// ([`platform::round`]) runs it himself at the round's end, where its affinity is free: that
-    /// costs less than to wake a worker for it.
+    /// Whether it is over soon and waits for nothing. If so, whoever wakes it within a round of his
+    /// thread ([`platform::round`]) runs it himself at the round's end, where its affinity is free:
+    /// that costs less than to wake a worker for it. Short messages that are woken in one round run
+    /// in the order of their wakes.
     fn is_short(&self) -> bool {
         false
     }

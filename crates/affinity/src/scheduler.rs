@@ -1,7 +1,8 @@
 //! The scheduler: takes messages in, gives affinities to threads (Waffinity section 4.3).
 //!
 //! Drivers: [`Scheduler::worker_loop`] for the threads of production, [`Scheduler::send_direct`]
-//! for a thread that has a message and may run it itself, [`Scheduler::run_one`] for the
+//! for a thread that has a message and may run it itself, [`Waker::wake`] for a short message that
+//! is woken within a round, [`Scheduler::run_one`] for the
 //! simulator, [`Scheduler::hold_one`] for a model in which a run takes modelled time. They can be
 //! mixed. Where a [`Carrier`] is set, it decides when a message reaches its affinity.
 //!

@@ -6,10 +6,11 @@
 //! in the cache is read without a look ahead. A reader that goes in equal steps ([`Stride`]), over
 //! gaps or backward, is read ahead of in steps.
 //!
-//! Invariants: a block is asked for once on the way through a file; nothing is asked for beyond the
-//! file's ends; what lies ahead of a stream is a share of the cache, so that a small cache has room
-//! for some of them.
+//! Invariants: a stream asks for a block once on its way through a file; nothing is asked for
+//! beyond the file's ends; what lies ahead of a stream is a share of the cache, so that a small
+//! cache has room for some of them. A reader that is forgotten, since others came, begins anew.
 
+use crate::overlay::STRIPE_BLOCKS;
 use crate::stride::Stride;
 use std::ops::Range;
 use units::{BLOCK_SIZE_U64, Fbn};
@@ -21,7 +22,7 @@ const DISORDER_READS_MAX: u64 = 16;
 const DISORDER_BYTES_MAX: u64 = 16 << 20;
 /// Reads that go on from one another before it is a stream: random reads of a small file come near
 /// each other by chance.
-const READS_MIN: u32 = 2;
+const READS_MIN: u64 = 2;
 /// Streams of a file that are remembered.
 const STREAMS_MAX: usize = 4;
 /// What the first look ahead covers.
@@ -73,45 +74,77 @@ struct ReadStream {
     /// The end of what was asked for ahead, in file blocks.
     asked_end: u64,
     /// Reads in a row that went on from one another.
-    reads: u32,
+    reads: u64,
     /// How many blocks to reach ahead; zero for none.
     window_blocks: u64,
+    /// Runs of a stripe, from the file's begin, that need not be told as left behind.
+    judged_runs: u64,
+    /// Reads in a row, each where the last ended, that began behind; and where the last ended.
+    late_reads: u64,
+    late_end: u64,
+}
+
+/// What is to be done after a read.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Noted {
+    /// The file blocks to be loaded ahead, if it is time for some.
+    pub ahead: Vec<Range<Fbn>>,
+    /// The last run of a stripe that a reader in order has left behind, if it reads from disk: each
+    /// is told once.
+    pub behind: Option<Range<Fbn>>,
 }
 
 impl ReadStreams {
-    /// Notes a read. The file blocks to be loaded ahead, if it is time for some.
-    pub fn note(&mut self, read: &ReadNote) -> Vec<Range<Fbn>> {
+    /// Notes a read.
+    pub fn note(&mut self, read: &ReadNote) -> Noted {
         let ahead = self.stride.note(read);
         if self.stride.is_reader() {
-            return ahead;
+            return Noted { ahead, behind: None };
         }
         let Some(found) = self.stream_of(read.bytes) else {
-            self.streams.truncate(STREAMS_MAX - 1);
-            self.streams.insert(0, ReadStream { next_byte: read.bytes.1, ..Default::default() });
-            return Vec::new();
+            self.begin(read, 0);
+            return Noted::default();
         };
         self.streams[..=found].rotate_right(1);
-        self.streams[0].note(read).into_iter().collect()
+        let stream = &mut self.streams[0];
+        if read.bytes.0 == 0 {
+            // The file is read once more.
+            self.streams.remove(0);
+            self.begin(read, 0);
+            return Noted::default();
+        }
+        if stream.is_another(read) {
+            self.begin(read, DISORDER_READS_MAX);
+            return Noted::default();
+        }
+        let ahead = stream.note(read).into_iter().collect();
+        Noted { ahead, behind: stream.leave_behind(read) }
+    }
+
+    /// A reader has come, of whom so many reads are known.
+    fn begin(&mut self, read: &ReadNote, reads: u64) {
+        let (start, end) = read.bytes;
+        let judged_runs = start / BLOCK_SIZE_U64 / STRIPE_BLOCKS;
+        self.streams.truncate(STREAMS_MAX - 1);
+        let stream = ReadStream { next_byte: end, reads, judged_runs, ..ReadStream::default() };
+        self.streams.insert(0, stream);
     }
 
     /// Whether a read of these bytes is out of sequence: neither at the begin of the file nor about
-    /// where a stream has come to.
+    /// where a reader has come to.
     #[must_use]
     pub fn is_random(&self, bytes: (u64, u64)) -> bool {
-        bytes.0 != 0 && self.stream_of(bytes).is_none()
+        bytes.0 != 0 && self.stream_of(bytes).is_none() && !self.stride.expects(bytes.0)
     }
 
-    /// The stream that a read goes on with.
+    /// The stream that a read goes on with: the nearest.
     fn stream_of(&self, (start, end): (u64, u64)) -> Option<usize> {
-        let disorder = (end.saturating_sub(start) * DISORDER_READS_MAX).min(DISORDER_BYTES_MAX);
-        self.streams.iter().position(|stream| start.abs_diff(stream.next_byte) <= disorder)
-    }
-
-    /// Whether the stream that was read last is read in order, and from disk.
-    #[must_use]
-    pub fn is_from_disk(&self) -> bool {
-        let from_disk = |stream: &ReadStream| stream.window_blocks > 0;
-        !self.stride.is_reader() && self.streams.first().is_some_and(from_disk)
+        let length = end.saturating_sub(start);
+        let disorder = (length * DISORDER_READS_MAX).min(DISORDER_BYTES_MAX);
+        let distance = |stream: &ReadStream| start.abs_diff(stream.next_byte);
+        let places = self.streams.iter().map(distance).enumerate();
+        let nearest = places.min_by_key(|(_, distance)| *distance);
+        nearest.filter(|(_, distance)| *distance <= disorder).map(|(place, _)| place)
     }
 
     /// What lies ahead is in memory: no more looking until the last stream waits again.
@@ -145,6 +178,38 @@ impl ReadStream {
         }
         self.asked_end = to;
         Some(Fbn(from)..Fbn(to))
+    }
+
+    /// Whether a read is not this reader's, though it begins near: it is one more of a sequence
+    /// behind it, longer than a client has calls under way.
+    const fn is_another(&mut self, read: &ReadNote) -> bool {
+        let (start, end) = read.bytes;
+        if end > self.next_byte {
+            return false;
+        }
+        let goes_on = start == self.late_end;
+        self.late_reads = if goes_on { self.late_reads + 1 } else { 0 };
+        self.late_end = end;
+        self.late_reads >= DISORDER_READS_MAX
+    }
+
+    /// The run of a stripe that the reader has left behind with this read, if it reads from disk.
+    fn leave_behind(&mut self, read: &ReadNote) -> Option<Range<Fbn>> {
+        let file_blocks = read.size_bytes.div_ceil(BLOCK_SIZE_U64);
+        let runs = if self.next_byte >= read.size_bytes {
+            file_blocks.div_ceil(STRIPE_BLOCKS)
+        } else {
+            self.next_byte / BLOCK_SIZE_U64 / STRIPE_BLOCKS
+        };
+        if runs <= self.judged_runs {
+            return None;
+        }
+        self.judged_runs = runs;
+        if self.window_blocks == 0 {
+            return None;
+        }
+        let start = (runs - 1) * STRIPE_BLOCKS;
+        Some(Fbn(start)..Fbn((start + STRIPE_BLOCKS).min(file_blocks)))
     }
 }
 

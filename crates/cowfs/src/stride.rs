@@ -65,6 +65,11 @@ impl Stride {
         self.reads >= READS_MIN && self.step != 0 && self.length != 0 && !is_stream
     }
 
+    /// Whether such a reader's next read begins here.
+    pub const fn expects(&self, start: u64) -> bool {
+        self.is_reader() && start == self.start.wrapping_add_signed(self.step)
+    }
+
     /// Looking ahead is in vain until the reader waits again.
     pub const fn rest(&mut self) {
         self.window_blocks = 0;

@@ -90,8 +90,8 @@ impl ScatteredBlocks {
 }
 
 impl State {
-    /// Requests of one reader run beside each other, so what lies one behind another is found in any
-    /// order: ranges that touch become one, in the place of the first.
+    /// Requests of one reader run beside each other, so what lies one behind another is found in
+    /// any order: ranges that touch become one, in the place of the first.
     fn note(&mut self, mut found: Scattered) {
         let touches = |other: &Scattered, found: &Scattered| {
             (other.inode, other.generation) == (found.inode, found.generation)

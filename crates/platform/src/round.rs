@@ -78,7 +78,8 @@ pub fn is_open() -> bool {
     with(|state| state.depth > 0)
 }
 
-fn run() {
+/// Does now what the thread has put off: before it waits for something.
+pub fn run() {
     loop {
         let work = with(|state| std::mem::take(&mut state.work));
         if work.is_empty() {

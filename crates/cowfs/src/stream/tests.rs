@@ -1,3 +1,5 @@
+//! Streams: what is asked for ahead of readers of all kinds, and that it is asked for once.
+
 use super::*;
 use units::BlockNumber;
 
@@ -24,7 +26,7 @@ fn follow(places: impl IntoIterator<Item = u64>, length: u64) -> (Vec<(u64, u64)
         let holds = |(from, to): &(u64, u64)| *from <= start && start + length <= *to;
         let waited = !asked.iter().any(holds);
         waits += usize::from(waited);
-        asked.extend(bytes_of(&streams.note(&read(start, length, waited))));
+        asked.extend(bytes_of(&streams.note(&read(start, length, waited)).ahead));
     }
     (asked, waits)
 }
@@ -39,7 +41,7 @@ fn a_stream_that_waits_is_read_ahead_of_to_its_end_and_no_block_twice() {
     let mut asked = Vec::new();
     for start in (0..SIZE).step_by(STEP as usize) {
         let waited = asked.iter().all(|range: &Range<Fbn>| range.end.get() * 4096 < start + STEP);
-        asked.extend(streams.note(&read(start, STEP, waited)));
+        asked.extend(streams.note(&read(start, STEP, waited)).ahead);
     }
     assert!(asked.windows(2).all(|pair| pair[0].end == pair[1].start), "{asked:?}");
     assert_eq!(asked.last().map(|range| range.end), Some(Fbn(SIZE / 4096)));
@@ -87,16 +89,16 @@ fn nothing_is_asked_for_random_reads_nor_for_cached_ones() {
     let size_bytes = 1 << 40;
     for index in 0..100_u64 {
         let start = (1 + index * index * 37 % 1009) * (8 << 20);
-        let ahead = streams.note(&ReadNote { size_bytes, ..read(start, 4096, true) });
-        assert_eq!(ahead, [], "read {index}");
+        let noted = streams.note(&ReadNote { size_bytes, ..read(start, 4096, true) });
+        assert_eq!(noted, Noted::default(), "read {index}");
     }
     let mut streams = ReadStreams::default();
     for start in (0..SIZE / 2).step_by(STEP as usize) {
-        assert_eq!(streams.note(&read(start, STEP, false)), []);
+        assert_eq!(streams.note(&read(start, STEP, false)), Noted::default());
     }
-    assert_ne!(streams.note(&read(SIZE / 2, STEP, true)), []);
+    assert_ne!(streams.note(&read(SIZE / 2, STEP, true)).ahead, []);
     streams.rest();
-    assert_eq!(streams.note(&read(SIZE / 2 + STEP, STEP, false)), []);
+    assert_eq!(streams.note(&read(SIZE / 2 + STEP, STEP, false)).ahead, []);
 }
 
 /// Sixteen calls of a mebibyte are under way, and are answered in any order.
@@ -113,7 +115,7 @@ fn a_reader_with_many_calls_under_way_stays_one_stream() {
         }
     }
     assert_eq!(streams.streams.len(), 1);
-    assert!(streams.is_from_disk());
+    assert!(streams.streams[0].window_blocks > 0);
 }
 
 #[test]
@@ -129,6 +131,74 @@ fn several_readers_of_a_file_are_streams_of_their_own() {
         assert!(streams.is_random(read(far, 4096, true).bytes), "read {number}");
         streams.note(&read(far, 4096, true));
         assert!(!streams.is_random(read((number + 1) * STEP, STEP, true).bytes), "read {number}");
+    }
+}
+
+/// With calls so large that all of the file is near.
+#[test]
+fn a_file_that_is_read_once_more_is_read_ahead_of_once_more() {
+    let length = 1 << 20;
+    let mut streams = ReadStreams::default();
+    for pass in 0..3 {
+        let asked = (0..16).map(|at| {
+            let noted =
+                streams.note(&ReadNote { size_bytes: SIZE / 4, ..read(at * length, length, true) });
+            noted.ahead.len()
+        });
+        assert!(asked.sum::<usize>() > 1, "pass {pass}");
+    }
+}
+
+#[test]
+fn a_reader_behind_another_becomes_a_stream() {
+    let length = 1 << 20;
+    let mut streams = ReadStreams::default();
+    let mut asked_behind = 0;
+    for at in 0..40 {
+        streams.note(&read((at + 9) * length, length, true));
+        asked_behind += streams.note(&read((at + 1) * length, length, true)).ahead.len();
+    }
+    assert!(asked_behind > 4, "{asked_behind}");
+    assert_eq!(streams.streams.len(), 2);
+}
+
+#[test]
+fn each_run_of_a_stripe_is_told_once_as_left_behind() {
+    // In order and eight calls at once, also of a size that ends at no run's end.
+    let in_order = |at: u64| at;
+    let eight = |at: u64| at / 8 * 8 + at * 5 % 8;
+    for order in [in_order as fn(u64) -> u64, eight] {
+        for length in [STEP, 96 << 10] {
+            let mut streams = ReadStreams::default();
+            let mut told = Vec::new();
+            let mut tell = |note| told.extend(streams.note(&note).behind);
+            for at in (0..SIZE.div_ceil(length) + 8).map(order).filter(|at| at * length < SIZE) {
+                tell(read(at * length, length.min(SIZE - at * length), true));
+            }
+            // Of what was told nothing is told again, nor at the file's end.
+            tell(read(SIZE - 4096, 4096, true));
+            tell(read(SIZE, 0, false));
+            let run = |at: u64| Fbn(at * STRIPE_BLOCKS)..Fbn((at + 1) * STRIPE_BLOCKS);
+            let all: Vec<_> = (0..SIZE / 4096 / STRIPE_BLOCKS).map(run).collect();
+            let is_known = |run: &Range<Fbn>| all.contains(run);
+            assert!(told.iter().all(is_known) && told.is_sorted_by_key(|run| run.start));
+            assert!(told.windows(2).all(|pair| pair[0] != pair[1]), "{told:?}");
+            assert!(told.len() >= all.len() - 1, "{} of {} bytes", told.len(), length);
+        }
+    }
+    // From memory nothing is told.
+    let mut streams = ReadStreams::default();
+    let from_memory = |at| streams.note(&read(at * STEP, STEP, false)).behind;
+    assert!((0..SIZE / STEP).filter_map(from_memory).next().is_none());
+}
+
+#[test]
+fn who_goes_in_equal_steps_is_not_random() {
+    let mut streams = ReadStreams::default();
+    for at in (0..200).rev() {
+        let note = read(at * STEP, 4096, true);
+        assert!(at > 193 || !streams.is_random(note.bytes), "read {at}");
+        streams.note(&note);
     }
 }
 
@@ -152,12 +222,12 @@ fn nothing_is_asked_for_beyond_the_ends_of_a_file() {
     let mut streams = ReadStreams::default();
     let mut asked = Vec::new();
     for number in (0..8).rev() {
-        asked.extend(bytes_of(&streams.note(&read(number * 4096, 4096, true))));
+        asked.extend(bytes_of(&streams.note(&read(number * 4096, 4096, true)).ahead));
     }
     assert_eq!(asked, [(0, 2 * 4096)]);
     let mut streams = ReadStreams::default();
     for start in (0..SIZE).step_by(1 << 20) {
-        for (_, to) in bytes_of(&streams.note(&read(start, 8192, true))) {
+        for (_, to) in bytes_of(&streams.note(&read(start, 8192, true)).ahead) {
             assert!(to <= SIZE, "{to}");
         }
     }

@@ -65,6 +65,8 @@ impl LedgerWriter {
         }
         let mut written = self.written.lock();
         let Some((text, changes)) = text(*written) else { return Ok(*written) };
+        // The disk may hang, and what other calls of the client have put off must not.
+        platform::round::run();
         let cause = self.ledger.store(&text).err().map(|error| error.to_string());
         let before = std::mem::replace(&mut *self.failure.lock(), cause.clone());
         match (before, cause) {

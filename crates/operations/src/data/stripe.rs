@@ -166,7 +166,7 @@ pub fn read<P: Pointer>(
     })?;
     let now = request.scope.now;
     let waited = !reader.held.is_empty();
-    let (ahead, from_disk) = {
+    let noted = {
         let mut shared = inode.shared.lock();
         if request.call.count > 0 && atime_is_due(&attributes, now) {
             // In memory only: see `crate::view::View::note_read`.
@@ -175,25 +175,15 @@ pub fn read<P: Pointer>(
         }
         let (bytes, size_bytes) = ((range.start, range.end), attributes.size);
         let cache_blocks = reader.cache.capacity_blocks();
-        let ahead = shared.streams.note(&ReadNote { bytes, size_bytes, waited, cache_blocks });
-        (ahead, shared.streams.is_from_disk())
+        shared.streams.note(&ReadNote { bytes, size_bytes, waited, cache_blocks })
     };
-    let ahead = read_ahead(inode, &key, &ahead, reader);
-    let behind = run_that_ends(&blocks, &attributes).filter(|_| from_disk);
-    let behind = behind.filter(|run| are_scattered(&mut walk, run));
+    let ahead = read_ahead(inode, &key, &noted.ahead, reader);
+    // Judged now, and not when it is loaded: a reader with many calls under way comes before any
+    // look ahead, and each of its calls has a part.
+    let behind = noted.behind.filter(|run| are_scattered(&mut walk, run));
     let generation = request.call.file.generation;
     let scattered = behind.map(|blocks| Scattered { inode: number, generation, blocks });
     Ok(InStripe::Done(StripeRead { data: range.data(content, attributes), ahead, scattered }))
-}
-
-/// The run of a stripe that a reader in order leaves behind with these blocks. It is judged then,
-/// and not when it is loaded: a reader with many calls under way comes before any look ahead, and
-/// each of its calls has a part.
-fn run_that_ends(blocks: &Range<Fbn>, attributes: &Attributes) -> Option<Range<Fbn>> {
-    let start = Fbn(blocks.start.get() / STRIPE_BLOCKS * STRIPE_BLOCKS);
-    let file_end = Fbn(attributes.size.div_ceil(BLOCK_SIZE_U64));
-    let run = start..Fbn(start.get() + STRIPE_BLOCKS).min(file_end);
-    (blocks.end >= run.end).then_some(run)
 }
 
 /// Whether blocks of a file lie scattered, as far as hints tell and nodes are in memory.

@@ -94,9 +94,7 @@ impl IoEngine {
         let Some(transfer) = transfer.admit() else { return };
         match &self.backend {
             Backend::Rings { rings, next } => {
-                let blocks = transfer.block_count().max(1);
-                let turn = next.fetch_add(blocks, Ordering::Relaxed) / RING_TURN_BLOCKS;
-                rings[turn % rings.len()].submit(transfer);
+                rings[turn(next, transfer.block_count()) % rings.len()].submit(transfer);
             }
             Backend::Threads(queue) => queue.submit(transfer),
         }
@@ -112,6 +110,11 @@ impl Drop for IoEngine {
             Backend::Threads(queue) => queue.stop(),
         }
     }
+}
+
+/// Whose turn it is to take a request of so many blocks: a large one is a turn of its own.
+fn turn(next: &AtomicUsize, blocks: usize) -> usize {
+    next.fetch_add(blocks.clamp(1, RING_TURN_BLOCKS), Ordering::Relaxed) / RING_TURN_BLOCKS
 }
 
 /// Threads on which completions of disks run, where so many threads can run at the same time: half
@@ -237,6 +240,23 @@ impl Drop for AbortOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
             std::process::abort();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_requests_go_to_a_ring_together_and_large_ones_in_turns() {
+        let turns = |blocks: usize| {
+            let next = AtomicUsize::new(0);
+            (0..16).map(|_| turn(&next, blocks) % 2).collect::<Vec<_>>()
+        };
+        assert_eq!(turns(1), [[0; 8], [1; 8]].concat());
+        for blocks in [8, 16, 64, 256] {
+            assert_eq!(turns(blocks), [0, 1].repeat(8), "{blocks} blocks");
         }
     }
 }

@@ -124,9 +124,8 @@ fn many_requests_at_once_all_complete() {
     }
 }
 
-/// A log's file that was removed took in records that no start would find, and nobody noticed:
-/// only a flush asked whether the file has its name.
-/// Rings are woken at the end of a round; what a completion submits is submitted, too.
+/// Rings are woken at the end of a round; what a completion submits is submitted, too. Another
+/// thread's requests do not wait for the round.
 #[test]
 fn requests_of_a_round_complete_after_it() {
     for opener in openers() {
@@ -138,20 +137,25 @@ fn requests_of_a_round_complete_after_it() {
         let round = Round::open();
         for block in 0..40 {
             let (again, sender, block_at) = (Arc::clone(&disk), sender.clone(), block * 4);
-            let read = move |outcome| {
+            let again_read = move |outcome| {
                 let _first: Vec<BlockRef> = Result::unwrap(outcome);
                 let told = move |outcome: Result<Vec<BlockRef>, DiskError>| {
                     sender.send(outcome.unwrap().len()).unwrap();
                 };
                 again.read(block_at, 4, Box::new(told));
             };
-            disk.read(block_at, 1, Box::new(read));
+            disk.read(block_at, 1, Box::new(again_read));
         }
+        let other = Arc::clone(&disk);
+        let beside = move || (0..64).for_each(|block| drop(read(&*other, block, 1).unwrap()));
+        crate::thread::spawn("beside", beside).unwrap().join().unwrap();
         drop((round, sender));
         assert_eq!(receiver.iter().collect::<Vec<_>>(), [4; 40]);
     }
 }
 
+/// A log's file that was removed took in records that no start would find, and nobody noticed:
+/// only a flush asked whether the file has its name.
 #[test]
 fn regression_a_durable_write_to_a_file_without_its_name_fails() {
     let durably = |disk: &Arc<dyn Disk>, number| {

@@ -28,6 +28,9 @@ use std::sync::mpsc::channel;
 /// than there.
 const RING_ENTRIES: u32 = 256;
 const TRANSFERS_MAX: usize = RING_ENTRIES as usize - 1;
+/// Owners that are told in one round: they may run messages and send replies, and meanwhile nobody
+/// hands new requests to the kernel.
+const TOLD_MAX: usize = 16;
 /// Marks the completion of the counter's poll.
 const WAKE: u64 = u64::MAX;
 
@@ -65,16 +68,23 @@ impl UringQueue {
         started.flatten().map(|()| queue)
     }
 
-    /// The thread is woken at the end of the caller's round, for all that the round submits.
+    /// The thread is woken at the end of the caller's round, for all that the round submits. Until
+    /// then it counts as asleep, so that others who submit wake it in time.
     pub(super) fn submit(self: &Arc<Self>, transfer: Transfer) {
-        let wake = {
+        let asleep = {
             let mut waiting = self.waiting.lock();
             waiting.transfers.push_back(transfer);
-            std::mem::take(&mut waiting.asleep)
+            waiting.asleep
         };
-        if wake {
+        if asleep {
             let queue = Arc::clone(self);
-            round::at_end(move || queue.wake());
+            round::at_end(move || queue.wake_if_asleep());
+        }
+    }
+
+    fn wake_if_asleep(&self) {
+        if std::mem::take(&mut self.waiting.lock().asleep) {
+            self.wake();
         }
     }
 
@@ -117,7 +127,7 @@ impl Driver {
     }
 
     fn run(mut self) {
-        let mut ended: Vec<(Transfer, Result<(), DiskError>)> = Vec::new();
+        let mut ended: VecDeque<(Transfer, Result<(), DiskError>)> = VecDeque::new();
         loop {
             let stopping = self.take_waiting();
             let is_idle = self.ready.is_empty() && self.free.len() == TRANSFERS_MAX;
@@ -142,7 +152,7 @@ impl Driver {
             self.queue.waiting.lock().asleep = false;
             // Owners are told while the kernel has what was ready: some do long work.
             let round = Round::open();
-            for (transfer, result) in ended.drain(..) {
+            for (transfer, result) in ended.drain(..ended.len().min(TOLD_MAX)) {
                 transfer.finish(result);
             }
             // Within the round: what this sends goes together, too.
@@ -171,12 +181,12 @@ impl Driver {
     }
 
     /// Hands ready transfers to the ring while there is room; those that need no call have ended.
-    fn enter_ready(&mut self, ended: &mut Vec<(Transfer, Result<(), DiskError>)>) {
+    fn enter_ready(&mut self, ended: &mut VecDeque<(Transfer, Result<(), DiskError>)>) {
         while let Some(slot) = self.free.last().copied() {
             let Some(mut transfer) = self.ready.pop_front() else { break };
             if transfer.is_empty() {
                 self.ready.extend(transfer.release());
-                ended.push((transfer, Ok(())));
+                ended.push_back((transfer, Ok(())));
                 continue;
             }
             self.free.pop();
@@ -194,7 +204,7 @@ impl Driver {
     }
 
     /// Takes the kernel's answers.
-    fn reap(&mut self, ended: &mut Vec<(Transfer, Result<(), DiskError>)>) {
+    fn reap(&mut self, ended: &mut VecDeque<(Transfer, Result<(), DiskError>)>) {
         while let Some(entry) = self.ring.completion().next() {
             let (token, result) = (entry.user_data(), entry.result());
             if token == WAKE {
@@ -216,7 +226,7 @@ impl Driver {
                 Progress::Again => self.ready.push_front(transfer),
                 Progress::Over(result) => {
                     self.ready.extend(transfer.release());
-                    ended.push((transfer, result));
+                    ended.push_back((transfer, result));
                 }
             }
         }

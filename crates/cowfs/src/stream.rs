@@ -184,7 +184,8 @@ impl ReadStream {
     /// behind it, longer than a client has calls under way.
     const fn is_another(&mut self, read: &ReadNote) -> bool {
         let (start, end) = read.bytes;
-        if end > self.next_byte {
+        // Nor is one at the file's end, which gets nothing.
+        if end > self.next_byte || start == end {
             return false;
         }
         let goes_on = start == self.late_end;

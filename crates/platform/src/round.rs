@@ -11,13 +11,14 @@
 
 use crate::sync::thread_local;
 use std::cell::RefCell;
+use std::collections::VecDeque;
 
 type Work = Box<dyn FnOnce()>;
 
 #[derive(Default)]
 struct State {
     depth: usize,
-    work: Vec<Work>,
+    work: VecDeque<Work>,
 }
 
 thread_local! {
@@ -64,7 +65,7 @@ pub fn at_end(work: impl FnOnce() + 'static) {
         if state.depth == 0 {
             return Some(work);
         }
-        state.work.push(Box::new(work));
+        state.work.push_back(Box::new(work));
         None
     });
     if let Some(work) = now {
@@ -80,12 +81,9 @@ pub fn is_open() -> bool {
 
 /// Does now what the thread has put off: before it waits for something.
 pub fn run() {
-    loop {
-        let work = with(|state| std::mem::take(&mut state.work));
-        if work.is_empty() {
-            return;
-        }
-        work.into_iter().for_each(|work| work());
+    // One by one: if one of them calls this, the rest is done.
+    while let Some(work) = with(|state| state.work.pop_front()) {
+        work();
     }
 }
 
@@ -111,6 +109,16 @@ mod tests {
         assert_eq!(*log.borrow(), ["at once"]);
         outer.run();
         assert_eq!(*log.borrow(), ["at once", "first", "second"]);
+        // Who waits within what was put off has the rest done before.
+        let waited = note("waited");
+        at_end(move || {
+            run();
+            waited();
+        });
+        at_end(note("the rest"));
+        outer.run();
+        assert_eq!(log.borrow()[3..], ["the rest", "waited"]);
+        log.borrow_mut().truncate(3);
         let third = note("third");
         at_end(move || at_end(third));
         assert!(is_open());

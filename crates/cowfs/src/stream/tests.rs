@@ -160,6 +160,11 @@ fn a_reader_behind_another_becomes_a_stream() {
     }
     assert!(asked_behind > 4, "{asked_behind}");
     assert_eq!(streams.streams.len(), 2);
+    // Who asks at the file's end again and again is none.
+    streams.note(&read(SIZE - 1, 1, false));
+    let before = streams.streams.len();
+    (0..100).for_each(|_| drop(streams.note(&read(SIZE, 0, false))));
+    assert_eq!(streams.streams.len(), before);
 }
 
 #[test]

@@ -63,10 +63,10 @@ impl LedgerWriter {
         if matches!(self.trouble_at_start, Some(LedgerTrouble::Unreadable(_))) {
             return Err(Unwritten);
         }
+        // The disk may hang, for this writer or another: what the thread has put off must not.
+        platform::round::run();
         let mut written = self.written.lock();
         let Some((text, changes)) = text(*written) else { return Ok(*written) };
-        // The disk may hang, and what other calls of the client have put off must not.
-        platform::round::run();
         let cause = self.ledger.store(&text).err().map(|error| error.to_string());
         let before = std::mem::replace(&mut *self.failure.lock(), cause.clone());
         match (before, cause) {

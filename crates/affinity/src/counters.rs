@@ -11,7 +11,7 @@ pub struct KindCounters {
     pub messages: u64,
     /// Turns that affinities got, each of one or more messages.
     pub turns: u64,
-    /// Turns that were run by the thread that sent the message, or woke it.
+    /// Turns that were run by the sender's own thread.
     pub direct_turns: u64,
     /// Runs that ended with a wait for something to be loaded.
     pub suspends: u64,

@@ -13,8 +13,6 @@
 use crate::AffinityId;
 use crate::access::Access;
 use crate::scheduler::Inner;
-use platform::mutation::{self, Rule};
-use platform::round;
 use std::fmt;
 use std::sync::Arc;
 
@@ -25,14 +23,6 @@ pub type Starter = Box<dyn FnOnce(Waker) + Send>;
 pub trait Message: Send {
     /// Runs it; again from the top after a suspend, a reroute or a yield.
     fn run(&mut self, access: &mut Access<'_>) -> Outcome;
-
-    /// Whether it is over soon and waits for nothing. If so, whoever wakes it within a round of his
-    /// thread ([`platform::round`]) runs it himself at the round's end, where its affinity is free:
-    /// that costs less than to wake a worker for it. Short messages that are woken in one round run
-    /// in the order of their wakes.
-    fn is_short(&self) -> bool {
-        false
-    }
 }
 
 impl<F: FnMut(&mut Access<'_>) -> Outcome + Send> Message for F {
@@ -136,15 +126,9 @@ impl Waker {
     /// Puts the message where it belongs by the order in which messages came to its affinity: in
     /// front of those that came after it, behind those that came before it and are queued.
     pub fn wake(mut self) {
-        let Some(queued) = self.message.take() else { return };
-        if queued.message.is_short() && round::is_open() && !self.scheduler.has_carrier() {
-            if mutation::broken(Rule::ShortMessageLost) {
-                return;
-            }
-            let (scheduler, affinity) = (Arc::clone(&self.scheduler), self.affinity);
-            return round::at_end(move || scheduler.wake_direct(affinity, queued));
+        if let Some(message) = self.message.take() {
+            self.scheduler.bring_back(Load::Woken(self.affinity, message));
         }
-        self.scheduler.bring_back(Load::Woken(self.affinity, queued));
     }
 
     /// Wakes several messages of one scheduler at once: none of them runs before all are queued.

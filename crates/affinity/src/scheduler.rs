@@ -1,8 +1,7 @@
 //! The scheduler: takes messages in, gives affinities to threads (Waffinity section 4.3).
 //!
 //! Drivers: [`Scheduler::worker_loop`] for the threads of production, [`Scheduler::send_direct`]
-//! for a thread that has a message and may run it itself, [`Waker::wake`] for a short message that
-//! is woken within a round, [`Scheduler::run_one`] for the
+//! for a thread that has a message and may run it itself, [`Scheduler::run_one`] for the
 //! simulator, [`Scheduler::hold_one`] for a model in which a run takes modelled time. They can be
 //! mixed. Where a [`Carrier`] is set, it decides when a message reaches its affinity.
 //!
@@ -205,7 +204,18 @@ impl Scheduler {
         }
         let first = state.arrive(message);
         drop(state);
-        self.0.run_direct(affinity, first);
+        let mut batch = Batch::new();
+        let mut next = Some((affinity, first));
+        while let Some((affinity, message)) = next.take() {
+            let turn = self.0.run(affinity, Some(message), &mut batch);
+            let mut state = self.0.state.lock();
+            let after = turn.settle(&mut state, &mut batch, true);
+            self.0.unlock(state);
+            match after {
+                After::RunDirect(target, message) => next = Some((target, message)),
+                other => self.0.finish(other),
+            }
+        }
     }
 
     /// Runs messages until [`Self::shutdown`] or [`Self::halt`]; sleeps when there is nothing to
@@ -376,23 +386,6 @@ impl Inner {
         Turn { affinity, messages, busy_nanoseconds, unfinished }
     }
 
-    /// Runs a message on the calling thread in an affinity that was taken for it, and goes where
-    /// it reroutes to.
-    fn run_direct(self: &Arc<Self>, affinity: AffinityId, message: Queued) {
-        let mut batch = Batch::new();
-        let mut next = Some((affinity, message));
-        while let Some((affinity, message)) = next.take() {
-            let turn = self.run(affinity, Some(message), &mut batch);
-            let mut state = self.state.lock();
-            let after = turn.settle(&mut state, &mut batch, true);
-            self.unlock(state);
-            match after {
-                After::RunDirect(target, message) => next = Some((target, message)),
-                other => self.finish(other),
-            }
-        }
-    }
-
     fn finish(self: &Arc<Self>, after: After) {
         match after {
             After::Nothing | After::Discard(_) => {}
@@ -452,24 +445,6 @@ impl Inner {
             refused.extend(state.push_woken(affinity, message));
             state.expedite(affinity);
         }
-        self.unlock(state);
-        drop(refused);
-    }
-
-    pub(crate) fn has_carrier(&self) -> bool {
-        self.carrier.get().is_some()
-    }
-
-    /// Runs a suspended message at once on the calling thread if its affinity is free and has
-    /// nothing queued, and else queues it again.
-    pub(crate) fn wake_direct(self: &Arc<Self>, affinity: AffinityId, message: Queued) {
-        let mut state = self.state.lock();
-        state.resume(affinity);
-        if !Inside::is_inside() && state.begin_direct(affinity) {
-            drop(state);
-            return self.run_direct(affinity, message);
-        }
-        let refused = state.push_woken(affinity, message);
         self.unlock(state);
         drop(refused);
     }

@@ -6,7 +6,6 @@
 
 use crate::{Access, AffinityId, AffinityKind, Message, Outcome, Partition, Scheduler, Waker};
 use platform::Clock;
-use platform::round::Round;
 use platform::sync::atomic::{AtomicU32, Ordering};
 use platform::sync::{Mutex, check_interleavings};
 use shuttle::thread;
@@ -91,41 +90,17 @@ impl World {
 
     /// Waits once, for another thread.
     fn suspended(self: &Arc<Self>) -> Box<dyn Message> {
-        Box::new(self.waiting())
-    }
-
-    /// The same, and the other thread runs it if it can.
-    fn short(self: &Arc<Self>) -> Box<dyn Message> {
-        Box::new(Short(self.waiting()))
-    }
-
-    fn waiting(self: &Arc<Self>) -> impl Message + use<> {
         let (world, mut has_waited) = (Arc::clone(self), false);
-        move |access: &mut Access<'_>| {
+        Box::new(move |access: &mut Access<'_>| {
             world.be_in(access);
             if !std::mem::replace(&mut has_waited, true) {
                 return Outcome::Suspend(Box::new(|waker: Waker| {
-                    thread::spawn(move || {
-                        let _round = Round::open();
-                        waker.wake();
-                    });
+                    thread::spawn(move || waker.wake());
                 }));
             }
             world.done.fetch_add(1, Ordering::SeqCst);
             Outcome::Done
-        }
-    }
-}
-
-struct Short<M>(M);
-
-impl<M: Message> Message for Short<M> {
-    fn run(&mut self, access: &mut Access<'_>) -> Outcome {
-        self.0.run(access)
-    }
-
-    fn is_short(&self) -> bool {
-        true
+        })
     }
 }
 
@@ -152,10 +127,10 @@ fn shuttle_direct_runs_exclude_workers_and_one_another() {
                         }
                         1 => {
                             scheduler.send_direct(world.logical, world.suspended());
-                            scheduler.send(first, world.short());
+                            scheduler.send(first, world.message());
                         }
                         _ => {
-                            scheduler.send_direct(first, world.short());
+                            scheduler.send_direct(first, world.suspended());
                             scheduler.send_direct(second, world.message());
                         }
                     }
@@ -167,8 +142,8 @@ fn shuttle_direct_runs_exclude_workers_and_one_another() {
         workers.into_iter().for_each(|worker| assert!(worker.join().is_ok()));
         assert!(world.scheduler.is_idle());
         assert_eq!(world.done.load(Ordering::SeqCst), 6, "a message is lost");
-        // A message, one that is rerouted, and three that wait, which open the cell twice.
-        world.scheduler.exclusive(|access| assert_eq!(*world.cell.read(access), 8));
+        // Two messages and two suspended ones, which open the cell twice, and one rerouted.
+        world.scheduler.exclusive(|access| assert_eq!(*world.cell.read(access), 7));
     });
 }
 
@@ -180,7 +155,7 @@ fn shuttle_a_halt_ends_workers_whatever_runs() {
         let worker = thread::spawn(move || scheduler.worker_loop());
         let same = Arc::clone(&world);
         let sender = thread::spawn(move || {
-            same.scheduler.send_direct(same.stripes[0], same.short());
+            same.scheduler.send_direct(same.stripes[0], same.suspended());
             same.scheduler.send(same.logical, same.message());
         });
         world.scheduler.halt();

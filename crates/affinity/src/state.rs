@@ -18,8 +18,7 @@
 //!
 //! Within an affinity messages run in the order in which they came. A message that was suspended
 //! keeps its place: it runs before those that came while it waited, and after those that came
-//! before it and are queued, whichever is woken first; short messages excepted, which run where
-//! they are woken ([`Message::is_short`]). So a message that waits again and again for
+//! before it and are queued, whichever is woken first. So a message that waits again and again for
 //! what others use up is passed by nobody of its affinity.
 //!
 //! Cost: each call walks at most the depth of the tree (5) and what it releases.

@@ -23,9 +23,6 @@ use operations::data::{CommitReply, Written};
 use platform::mutation::{self, Rule};
 use std::sync::Arc;
 
-/// Bytes of a request that does not keep its thread for long.
-const SHORT_BYTES_MAX: u64 = 64 << 10;
-
 /// A request for a range of a file. It begins in the affinity of a stripe where the range falls to
 /// one stripe.
 trait OfRange: Clone + Send + 'static {
@@ -88,11 +85,6 @@ struct InStripeOf<P: Pointer, R: OfRange> {
 }
 
 impl<P: Pointer, R: OfRange> Message for InStripeOf<P, R> {
-    fn is_short(&self) -> bool {
-        let (_, _, length) = self.request.range();
-        length <= SHORT_BYTES_MAX
-    }
-
     fn run(&mut self, access: &mut Access<'_>) -> Outcome {
         match self.request.attempt(&self.host, &self.held, self.stripe, access) {
             Ok(InStripe::Done(attempted)) => {

@@ -52,8 +52,6 @@ rules! {
         "the superblock follows the writes of its blocks, but no flush"
     SuperblockSlotKept "superblock-slot-kept"
         "every superblock goes over the one before"
-    ShortMessageLost "short-message-lost"
-        "a short message that is woken within a round of a thread is forgotten"
     ReuseBeforeCommit "reuse-before-commit"
         "a block that a consistency point freed is given again before it has committed"
     PinnedBlockUsed "pinned-block-used"

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::Partition;
-use platform::round::Round;
 use platform::sync::Mutex as Lock;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc;
@@ -28,19 +27,6 @@ struct World {
     stripes: [AffinityId; 2],
     /// What ran, in order.
     trail: Arc<Lock<Vec<&'static str>>>,
-}
-
-/// A message that is over soon.
-struct Short(Box<dyn Message>);
-
-impl Message for Short {
-    fn run(&mut self, access: &mut Access<'_>) -> Outcome {
-        self.0.run(access)
-    }
-
-    fn is_short(&self) -> bool {
-        true
-    }
 }
 
 fn world() -> World {
@@ -302,54 +288,6 @@ fn a_direct_message_from_inside_a_message_is_queued() {
     assert_eq!(world.trail(), ["outer"]);
     world.scheduler.run_until_idle();
     assert_eq!(world.trail(), ["inner"]);
-}
-
-#[test]
-fn a_short_message_runs_at_the_end_of_its_wakers_round() {
-    let world = world();
-    let (first, first_waker) = world.waiter("first");
-    let (second, second_waker) = world.waiter("second");
-    world.scheduler.send_direct(world.stripes[0], Box::new(Short(first)));
-    world.scheduler.send_direct(world.stripes[1], second);
-    let round = Round::open();
-    first_waker.recv().unwrap().wake();
-    // One that is not short is left to workers, as any is without a round.
-    second_waker.recv().unwrap().wake();
-    assert_eq!(world.trail(), [""; 0]);
-    drop(round);
-    assert_eq!(world.trail(), ["first"]);
-    assert_eq!(world.scheduler.run_until_idle(), 1);
-    let (third, third_waker) = world.waiter("third");
-    world.scheduler.send_direct(world.stripes[0], Box::new(Short(third)));
-    third_waker.recv().unwrap().wake();
-    assert_eq!(world.trail(), ["second"]);
-    assert_eq!(world.scheduler.run_until_idle(), 1);
-    assert_eq!(world.trail(), ["third"]);
-}
-
-#[test]
-fn a_short_message_waits_where_another_runs_or_is_queued() {
-    let world = world();
-    let (waiter, waker) = world.waiter("woken");
-    world.scheduler.send_direct(world.stripes[0], Box::new(Short(waiter)));
-    world.scheduler.send(world.stripes[0], world.step("queued"));
-    let round = Round::open();
-    waker.recv().unwrap().wake();
-    drop(round);
-    assert_eq!(world.trail(), [""; 0]);
-    assert_eq!(world.scheduler.run_until_idle(), 2);
-    assert_eq!(world.trail(), ["woken", "queued"], "it keeps its place");
-    // A round that ends inside a message.
-    let (waiter, waker) = world.waiter("woken");
-    world.scheduler.send_direct(world.stripes[0], Box::new(Short(waiter)));
-    let inside = move |_: &mut Access<'_>| {
-        let _round = Round::open();
-        waker.recv().unwrap().wake();
-        Outcome::Done
-    };
-    world.scheduler.send_direct(world.stripes[1], Box::new(inside));
-    assert_eq!(world.trail(), [""; 0]);
-    assert_eq!(world.scheduler.run_until_idle(), 1);
 }
 
 #[test]

@@ -12,7 +12,7 @@
 use crate::DiskError;
 use crate::linux::engine::AbortOnPanic;
 use crate::linux::transfer::{Call, Progress, Transfer};
-use crate::round::{self, Round};
+use crate::round;
 use crate::stage::{self, Stage};
 use crate::sync::Mutex;
 use crate::thread;
@@ -28,9 +28,6 @@ use std::sync::mpsc::channel;
 /// than there.
 const RING_ENTRIES: u32 = 256;
 const TRANSFERS_MAX: usize = RING_ENTRIES as usize - 1;
-/// Owners that are told in one round: they may run messages and send replies, and meanwhile nobody
-/// hands new requests to the kernel.
-const TOLD_MAX: usize = 16;
 /// Marks the completion of the counter's poll.
 const WAKE: u64 = u64::MAX;
 
@@ -127,7 +124,7 @@ impl Driver {
     }
 
     fn run(mut self) {
-        let mut ended: VecDeque<(Transfer, Result<(), DiskError>)> = VecDeque::new();
+        let mut ended: Vec<(Transfer, Result<(), DiskError>)> = Vec::new();
         loop {
             let stopping = self.take_waiting();
             let is_idle = self.ready.is_empty() && self.free.len() == TRANSFERS_MAX;
@@ -151,13 +148,9 @@ impl Driver {
             }
             self.queue.waiting.lock().asleep = false;
             // Owners are told while the kernel has what was ready: some do long work.
-            let round = Round::open();
-            for (transfer, result) in ended.drain(..ended.len().min(TOLD_MAX)) {
+            for (transfer, result) in ended.drain(..) {
                 transfer.finish(result);
             }
-            // Within the round: what this sends goes together, too.
-            round.run();
-            drop(round);
             self.reap(&mut ended);
         }
     }
@@ -181,12 +174,12 @@ impl Driver {
     }
 
     /// Hands ready transfers to the ring while there is room; those that need no call have ended.
-    fn enter_ready(&mut self, ended: &mut VecDeque<(Transfer, Result<(), DiskError>)>) {
+    fn enter_ready(&mut self, ended: &mut Vec<(Transfer, Result<(), DiskError>)>) {
         while let Some(slot) = self.free.last().copied() {
             let Some(mut transfer) = self.ready.pop_front() else { break };
             if transfer.is_empty() {
                 self.ready.extend(transfer.release());
-                ended.push_back((transfer, Ok(())));
+                ended.push((transfer, Ok(())));
                 continue;
             }
             self.free.pop();
@@ -204,7 +197,7 @@ impl Driver {
     }
 
     /// Takes the kernel's answers.
-    fn reap(&mut self, ended: &mut VecDeque<(Transfer, Result<(), DiskError>)>) {
+    fn reap(&mut self, ended: &mut Vec<(Transfer, Result<(), DiskError>)>) {
         while let Some(entry) = self.ring.completion().next() {
             let (token, result) = (entry.user_data(), entry.result());
             if token == WAKE {
@@ -226,7 +219,7 @@ impl Driver {
                 Progress::Again => self.ready.push_front(transfer),
                 Progress::Over(result) => {
                     self.ready.extend(transfer.release());
-                    ended.push_back((transfer, result));
+                    ended.push((transfer, result));
                 }
             }
         }

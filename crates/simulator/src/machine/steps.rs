@@ -9,7 +9,6 @@ use super::cut::Cut;
 use super::{DISK_TIMEOUT_NANOSECONDS, Machine};
 use crate::seed::finding::Finding;
 use platform::completion::Promise;
-use platform::round::Round;
 
 /// More steps than a seed can need by far: most take some ten thousand.
 const STEPS_MAX: u64 = 2_000_000;
@@ -17,9 +16,6 @@ const STEPS_MAX: u64 = 2_000_000;
 const PASSES_OF_A_REQUEST: u64 = 1000;
 /// A step takes up to this long, about what an SSD takes.
 const STEP_NANOSECONDS_MAX: u64 = 100_000;
-/// How often a completion is the first of a round, and how often one more is of it.
-const ROUND_PERCENT: u64 = 30;
-const ROUND_MORE_PERCENT: u64 = 60;
 /// Times that time may pass without anything to run before what waits is called stalled.
 const IDLE_MAX: u32 = 20;
 /// Time that passes at once in lives with a sick disk while no disk is asked for anything, beside
@@ -55,19 +51,7 @@ impl Machine<'_> {
         ran
     }
 
-    /// Completes a request, or some of them in a round, as the thread of a ring does.
     fn complete_io(&mut self) -> bool {
-        if !self.choices.chance(ROUND_PERCENT) {
-            return self.complete_one();
-        }
-        let round = Round::open();
-        let found = self.complete_one();
-        while found && self.choices.chance(ROUND_MORE_PERCENT) && self.complete_one() {}
-        round.run();
-        found
-    }
-
-    fn complete_one(&mut self) -> bool {
         let count = self.world.pending_count();
         if count == 0 {
             return false;

@@ -61,7 +61,7 @@ impl ReadNote {
 /// The streams of a file: see the module.
 #[derive(Clone, Default, Debug)]
 pub struct ReadStreams {
-    /// The one that was read last is first.
+    /// The stream that was read last is first.
     streams: Vec<ReadStream>,
     stride: Stride,
 }
@@ -84,7 +84,7 @@ struct ReadStream {
     late_end: u64,
 }
 
-/// What is to be done after a read.
+/// File blocks that a read gives reason to load, or to judge.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Noted {
     /// The file blocks to be loaded ahead, if it is time for some.
@@ -113,7 +113,7 @@ impl ReadStreams {
             self.begin(read, 0);
             return Noted::default();
         }
-        if stream.is_another(read) {
+        if stream.note_late(read) {
             self.begin(read, DISORDER_READS_MAX);
             return Noted::default();
         }
@@ -180,9 +180,9 @@ impl ReadStream {
         Some(Fbn(from)..Fbn(to))
     }
 
-    /// Whether a read is not this reader's, though it begins near: it is one more of a sequence
-    /// behind it, longer than a client has calls under way.
-    const fn is_another(&mut self, read: &ReadNote) -> bool {
+    /// Notes a read that comes late, if this is one. Whether it is another reader's, though it
+    /// begins near: it is one more of a sequence behind, longer than a client has calls under way.
+    const fn note_late(&mut self, read: &ReadNote) -> bool {
         let (start, end) = read.bytes;
         // Nor is one at the file's end, which gets nothing.
         if end > self.next_byte || start == end {

@@ -85,7 +85,7 @@ impl Stride {
     }
 }
 
-/// Ranges in their order, where those that touch are one.
+/// The same ranges in the same order; ranges that touch become one range.
 fn joined(ranges: impl Iterator<Item = Range<Fbn>>) -> Vec<Range<Fbn>> {
     let mut joined: Vec<Range<Fbn>> = Vec::new();
     for range in ranges {

@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(*log.borrow(), ["at once"]);
         outer.run();
         assert_eq!(*log.borrow(), ["at once", "first", "second"]);
-        // Who waits within what was put off has the rest done before.
+        // Work that waits for something runs the rest of the round first.
         let waited = note("waited");
         at_end(move || {
             run();

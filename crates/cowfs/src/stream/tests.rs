@@ -1,4 +1,4 @@
-//! Streams: what is asked for ahead of readers of all kinds, and that it is asked for once.
+//! Streams: the blocks that are loaded ahead of each kind of reader, and that none is twice.
 
 use super::*;
 use units::BlockNumber;
@@ -17,8 +17,8 @@ fn bytes_of(ranges: &[Range<Fbn>]) -> Vec<(u64, u64)> {
     ranges.iter().map(|range| (range.start.get() * 4096, range.end.get() * 4096)).collect()
 }
 
-/// What is asked for ahead of a reader with one call under way, and how often it waits: whenever
-/// nobody asked for what it reads.
+/// The byte ranges that are loaded ahead of a reader with one call under way, and how many of its
+/// calls wait: those for bytes that were not loaded ahead.
 fn follow(places: impl IntoIterator<Item = u64>, length: u64) -> (Vec<(u64, u64)>, usize) {
     let mut streams = ReadStreams::default();
     let (mut asked, mut waits) = (Vec::new(), 0);
@@ -180,7 +180,7 @@ fn each_run_of_a_stripe_is_told_once_as_left_behind() {
             for at in (0..SIZE.div_ceil(length) + 8).map(order).filter(|at| at * length < SIZE) {
                 tell(read(at * length, length.min(SIZE - at * length), true));
             }
-            // Of what was told nothing is told again, nor at the file's end.
+            // No run is told twice, also if the file's end is read again and again.
             tell(read(SIZE - 4096, 4096, true));
             tell(read(SIZE, 0, false));
             let run = |at: u64| Fbn(at * STRIPE_BLOCKS)..Fbn((at + 1) * STRIPE_BLOCKS);

@@ -66,7 +66,7 @@ impl UringQueue {
     }
 
     /// The thread is woken at the end of the caller's round, for all that the round submits. Until
-    /// then it counts as asleep, so that others who submit wake it in time.
+    /// then the thread counts as asleep, so that another thread that submits wakes it in time.
     pub(super) fn submit(self: &Arc<Self>, transfer: Transfer) {
         let asleep = {
             let mut waiting = self.waiting.lock();

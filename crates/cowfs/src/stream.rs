@@ -58,9 +58,39 @@ impl ReadNote {
     }
 }
 
-/// The streams of a file: see the module.
+/// The streams of a file: see the module. A file that is always read whole at once, as small ones
+/// are, has none, and takes no memory for them.
 #[derive(Clone, Default, Debug)]
-pub struct ReadStreams {
+pub struct ReadStreams(Option<Box<Readers>>);
+
+impl ReadStreams {
+    /// Notes a read.
+    pub fn note(&mut self, read: &ReadNote) -> Noted {
+        let is_whole = read.bytes.0 == 0 && read.bytes.1 >= read.size_bytes;
+        if is_whole && self.0.is_none() {
+            return Noted::default();
+        }
+        self.0.get_or_insert_default().note(read)
+    }
+
+    /// Whether a read of these bytes is out of sequence: neither at the begin of the file nor about
+    /// where a reader has come to.
+    #[must_use]
+    pub fn is_random(&self, bytes: (u64, u64)) -> bool {
+        bytes.0 != 0 && self.0.as_ref().is_none_or(|readers| readers.is_random(bytes))
+    }
+
+    /// What lies ahead is in memory: no more looking until the last stream waits again.
+    pub fn rest(&mut self) {
+        if let Some(readers) = &mut self.0 {
+            readers.rest();
+        }
+    }
+}
+
+/// The streams of a file that was read in pieces.
+#[derive(Clone, Default, Debug)]
+struct Readers {
     /// The stream that was read last is first.
     streams: Vec<ReadStream>,
     stride: Stride,
@@ -94,9 +124,8 @@ pub struct Noted {
     pub behind: Option<Range<Fbn>>,
 }
 
-impl ReadStreams {
-    /// Notes a read.
-    pub fn note(&mut self, read: &ReadNote) -> Noted {
+impl Readers {
+    fn note(&mut self, read: &ReadNote) -> Noted {
         let ahead = self.stride.note(read);
         if self.stride.is_reader() {
             return Noted { ahead, behind: None };
@@ -130,11 +159,8 @@ impl ReadStreams {
         self.streams.insert(0, stream);
     }
 
-    /// Whether a read of these bytes is out of sequence: neither at the begin of the file nor about
-    /// where a reader has come to.
-    #[must_use]
-    pub fn is_random(&self, bytes: (u64, u64)) -> bool {
-        bytes.0 != 0 && self.stream_of(bytes).is_none() && !self.stride.expects(bytes.0)
+    fn is_random(&self, bytes: (u64, u64)) -> bool {
+        self.stream_of(bytes).is_none() && !self.stride.expects(bytes.0)
     }
 
     /// The stream that a read goes on with: the nearest.
@@ -147,8 +173,7 @@ impl ReadStreams {
         nearest.filter(|(_, distance)| *distance <= disorder).map(|(place, _)| place)
     }
 
-    /// What lies ahead is in memory: no more looking until the last stream waits again.
-    pub fn rest(&mut self) {
+    fn rest(&mut self) {
         if let Some(last) = self.streams.first_mut() {
             last.window_blocks = 0;
         }

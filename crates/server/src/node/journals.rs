@@ -4,7 +4,8 @@
 //! Invariants:
 //! - A journal file is called by its aggregate's identity, so that aggregates of one name, or one
 //!   that comes back from another machine, never share one.
-//! - A file has all its blocks before it is used: the log never meets a full file system.
+//! - A file has all its blocks before it is used, and they are written: the log never meets a full
+//!   file system, and never waits for one that notes which blocks are in use.
 //! - A file is its owner's alone, because the log has what clients write. One that others may use
 //!   is refused; a device's mode is udev's.
 //! - A file and its name are durable before an aggregate relies on them.
@@ -19,11 +20,11 @@ use dblade::{LogPlace, LogProvider, LogUnavailable};
 use management::{JournalPlaces, Patience};
 use platform::privacy::{self, PRIVATE_FILE_MODE, make_private};
 use platform::{Disk, DiskOpener};
-use rustix::fs::{CWD, FallocateFlags, RenameFlags, fallocate, renameat_with};
+use rustix::fs::{Advice, CWD, FallocateFlags, RenameFlags, fadvise, fallocate, renameat_with};
 use server::config::{JOURNAL_BYTES_MIN, Journal};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use units::{AggregateUuid, BLOCK_SIZE, BLOCK_SIZE_U64, ByteSize, shell_word};
@@ -31,6 +32,9 @@ use units::{AggregateUuid, BLOCK_SIZE, BLOCK_SIZE_U64, ByteSize, shell_word};
 /// Blocks at the start of a device that must be zero before it becomes a journal: the places where
 /// file systems and other journals keep what says so.
 const PROBED_BLOCKS: usize = 64;
+
+/// What is written to a new file at once.
+const FILL_BYTES: usize = 1 << 20;
 
 /// Of a disk at most this part is for its aggregate's journal: a disk of less than 256 MiB has no
 /// room for one.
@@ -234,7 +238,10 @@ fn create_file(directory: &Path, path: &Path, size_bytes: u64) -> io::Result<()>
             Err(rustix::io::Errno::OPNOTSUPP) => file.set_len(size_bytes)?,
             Err(error) => return Err(error.into()),
         }
+        fill(&file, size_bytes)?;
         file.sync_all()?;
+        // Nobody reads them from memory.
+        fadvise(&file, 0, None, Advice::DontNeed)?;
         // Not over a file that has come meanwhile, with a mount for example.
         match renameat_with(CWD, &unfinished, CWD, path, RenameFlags::NOREPLACE) {
             // A file system that cannot do it at once.
@@ -249,6 +256,19 @@ fn create_file(directory: &Path, path: &Path, size_bytes: u64) -> io::Result<()>
     make().inspect_err(|_| {
         let _ = std::fs::remove_file(&unfinished);
     })
+}
+
+/// Writes zeros to a whole file. A file system marks a block that it has only promised as written
+/// when it is written first, and a durable write waits until that is durable, too.
+fn fill(file: &File, size_bytes: u64) -> io::Result<()> {
+    let zeros = vec![0; FILL_BYTES];
+    let mut start = 0;
+    while start < size_bytes {
+        let length = (size_bytes - start).min(FILL_BYTES as u64) as usize;
+        file.write_all_at(&zeros[..length], start)?;
+        start += length as u64;
+    }
+    Ok(())
 }
 
 fn check_blank(device: &Path) -> Result<(), String> {
@@ -284,6 +304,10 @@ mod tests {
         assert_eq!(disk.size_blocks(), 256);
         drop(disk);
         assert!(journals.create(AggregateUuid([7; 16])).err().unwrap().contains("0707"));
+        // All of it is written: what is only promised counts as a hole.
+        let file = File::open(Place::file(&path, &AggregateUuid([7; 16]))).unwrap();
+        let hole = rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(0)).unwrap();
+        assert_eq!(hole, size.0);
         drop(journals.open(AggregateUuid([7; 16])).unwrap());
         let missing = journals.open(AggregateUuid([8; 16])).err().unwrap();
         let LogUnavailable::Missing(missing) = missing else { panic!("{missing}") };

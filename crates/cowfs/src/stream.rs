@@ -80,10 +80,11 @@ impl ReadStreams {
         bytes.0 != 0 && self.0.as_ref().is_none_or(|readers| readers.is_random(bytes))
     }
 
-    /// What lies ahead is in memory: no more looking until the last stream waits again.
-    pub fn rest(&mut self) {
+    /// What lies ahead of the read of these bytes is in memory: no more looking until its reader
+    /// waits again.
+    pub fn rest(&mut self, bytes: (u64, u64)) {
         if let Some(readers) = &mut self.0 {
-            readers.rest();
+            readers.rest(bytes);
         }
     }
 }
@@ -173,11 +174,12 @@ impl Readers {
         nearest.filter(|(_, distance)| *distance <= disorder).map(|(place, _)| place)
     }
 
-    fn rest(&mut self) {
-        if let Some(last) = self.streams.first_mut() {
-            last.window_blocks = 0;
+    fn rest(&mut self, bytes: (u64, u64)) {
+        if self.stride.is_reader() {
+            self.stride.rest();
+        } else if let Some(found) = self.stream_of(bytes) {
+            self.streams[found].window_blocks = 0;
         }
-        self.stride.rest();
     }
 }
 

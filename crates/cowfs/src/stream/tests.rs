@@ -112,8 +112,23 @@ fn nothing_is_asked_for_random_reads_nor_for_cached_ones() {
         assert_eq!(streams.note(&read(start, STEP, false)), Noted::default());
     }
     assert_ne!(streams.note(&read(SIZE / 2, STEP, true)).ahead, []);
-    streams.rest();
+    streams.rest((SIZE / 2, SIZE / 2 + STEP));
     assert_eq!(streams.note(&read(SIZE / 2 + STEP, STEP, false)).ahead, []);
+}
+
+#[test]
+fn a_reader_that_rests_leaves_the_others_their_look_ahead() {
+    let mut streams = ReadStreams::default();
+    let (first, second) = (STEP, SIZE / 2 + STEP);
+    for start in [first, second] {
+        for at in (start..start + 4 * STEP).step_by(STEP as usize) {
+            streams.note(&read(at, STEP, true));
+        }
+    }
+    // The first reader's look ahead found all in memory, after the second has read once more.
+    streams.rest((first + 3 * STEP, first + 4 * STEP));
+    let windows = known(&streams).iter().map(|stream| stream.window_blocks > 0);
+    assert_eq!(windows.collect::<Vec<_>>(), [true, false]);
 }
 
 /// Sixteen calls of a mebibyte are under way, and are answered in any order.

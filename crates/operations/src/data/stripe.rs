@@ -166,6 +166,7 @@ pub fn read<P: Pointer>(
     })?;
     let now = request.scope.now;
     let waited = !reader.held.is_empty();
+    let bytes = (range.start, range.end);
     let noted = {
         let mut shared = inode.shared.lock();
         if request.call.count > 0 && atime_is_due(&attributes, now) {
@@ -173,11 +174,13 @@ pub fn read<P: Pointer>(
             attributes.atime = now;
             shared.attributes.atime = now;
         }
-        let (bytes, size_bytes) = ((range.start, range.end), attributes.size);
-        let cache_blocks = reader.cache.capacity_blocks();
+        let (size_bytes, cache_blocks) = (attributes.size, reader.cache.capacity_blocks());
         shared.streams.note(&ReadNote { bytes, size_bytes, waited, cache_blocks })
     };
     let ahead = read_ahead(inode, &key, &noted.ahead, reader);
+    if ahead.is_empty() && !noted.ahead.is_empty() {
+        inode.shared.lock().streams.rest(bytes);
+    }
     // Judged now, and not when it is loaded: a reader with many calls under way comes before any
     // look ahead, and each of its calls has a part.
     let behind = noted.behind.filter(|run| are_scattered(&mut walk, run));
@@ -211,9 +214,6 @@ fn read_ahead<P: Pointer>(
     let mut missing: Vec<_> = ranges.iter().flat_map(of_range).collect();
     // A node that leads to several of them.
     missing.dedup();
-    if missing.is_empty() && !ranges.is_empty() {
-        inode.shared.lock().streams.rest();
-    }
     missing
 }
 

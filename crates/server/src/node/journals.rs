@@ -4,8 +4,8 @@
 //! Invariants:
 //! - A journal file is called by its aggregate's identity, so that aggregates of one name, or one
 //!   that comes back from another machine, never share one.
-//! - A file has all its blocks before it is used, and they are written: the log never meets a full
-//!   file system, and never waits for one that notes which blocks are in use.
+//! - A new file has all its blocks before it is used, and they are written: the log never meets a
+//!   full file system, and never waits until the file system has noted a block as written.
 //! - A file is its owner's alone, because the log has what clients write. One that others may use
 //!   is refused; a device's mode is udev's.
 //! - A file and its name are durable before an aggregate relies on them.
@@ -33,7 +33,7 @@ use units::{AggregateUuid, BLOCK_SIZE, BLOCK_SIZE_U64, ByteSize, shell_word};
 /// file systems and other journals keep what says so.
 const PROBED_BLOCKS: usize = 64;
 
-/// What is written to a new file at once.
+/// Zeros that one call writes to a new file.
 const FILL_BYTES: usize = 1 << 20;
 
 /// Of a disk at most this part is for its aggregate's journal: a disk of less than 256 MiB has no
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(disk.size_blocks(), 256);
         drop(disk);
         assert!(journals.create(AggregateUuid([7; 16])).err().unwrap().contains("0707"));
-        // All of it is written: what is only promised counts as a hole.
+        // Every block is written: one that is only promised counts as a hole.
         let file = File::open(Place::file(&path, &AggregateUuid([7; 16]))).unwrap();
         let hole = rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(0)).unwrap();
         assert_eq!(hole, size.0);

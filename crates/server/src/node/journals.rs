@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(disk.size_blocks(), 256);
         drop(disk);
         assert!(journals.create(AggregateUuid([7; 16])).err().unwrap().contains("0707"));
-        // Every block is written: one that is only promised counts as a hole.
+        // The kernel calls a block that is only promised a hole.
         let file = File::open(Place::file(&path, &AggregateUuid([7; 16]))).unwrap();
         let hole = rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(0)).unwrap();
         assert_eq!(hole, size.0);

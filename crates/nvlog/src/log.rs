@@ -59,6 +59,8 @@ pub(crate) struct State {
     pub(crate) sequence_next: u64,
     sequence_opened: u64,
     durable_end: u64,
+    /// A half that has so many bytes takes no more records.
+    half_bytes_max: u64,
     /// Records below are to be written without a waiter.
     push_end: u64,
     queue: VecDeque<Batch>,
@@ -79,6 +81,7 @@ impl State {
             sequence_next,
             sequence_opened: sequence_next,
             durable_end: sequence_next,
+            half_bytes_max: u64::MAX,
             push_end: 0,
             queue: VecDeque::new(),
             in_flight: None,
@@ -105,6 +108,9 @@ impl State {
             || half.end_block * BLOCK_SIZE_U64 + BATCH_HEADER_BYTES as u64,
             |batch| batch.first_block * BLOCK_SIZE_U64 + batch.byte_count() as u64,
         );
+        if used_bytes > self.half_bytes_max {
+            return None;
+        }
         half.size_bytes().checked_sub(used_bytes + RECORD_HEADER_BYTES as u64)
     }
 
@@ -392,6 +398,12 @@ impl Log {
         }
         state.switch(next);
         Ok(())
+    }
+
+    /// Has a half that holds so many bytes take no more records: what it holds is in memory when it
+    /// is replayed. A half goes beyond by one record at most.
+    pub fn limit_halves(&self, bytes_max: u64) {
+        self.0.state.lock().half_bytes_max = bytes_max.max(BLOCK_SIZE_U64);
     }
 
     /// Takes no more records: what it has by now is all that there will be.

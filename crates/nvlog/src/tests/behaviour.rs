@@ -112,6 +112,21 @@ fn a_reused_half_shows_nothing_of_its_former_life() {
 }
 
 #[test]
+fn a_half_takes_no_more_records_than_may_be_in_memory() {
+    let (_, log) = fresh(64);
+    log.limit_halves(2 * BLOCK_SIZE as u64);
+    let record = [1; BLOCK_SIZE];
+    let taken = (0..8).take_while(|_| log.append(CpNumber(1), 7, &[&record]).is_ok()).count();
+    assert_eq!(taken, 2, "the second begins below the limit");
+    let refused = log.append(CpNumber(1), 7, &[b""]);
+    assert_eq!(refused, Err(LogFull::Half { needed_bytes: 0, free_bytes: 0 }));
+    assert_eq!(log.free_bytes(), 0);
+    // The other half has room of its own.
+    log.switch_half(CpNumber(2)).unwrap();
+    log.append(CpNumber(2), 7, &[&record]).unwrap();
+}
+
+#[test]
 fn a_full_half_refuses() {
     let (world, log) = fresh(16);
     assert_eq!(log.capacity_bytes(), 16 * BLOCK_SIZE as u64);

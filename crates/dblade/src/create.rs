@@ -250,6 +250,8 @@ impl Engine {
         (affinity, vbn_affinity): (AffinityId, AffinityId),
         block_side: BlockSide,
     ) -> Arc<Aggregate> {
+        parts.store.share_checksum_memory(&self.checksums);
+        parts.log.limit_halves(self.log_bytes_max());
         let dirty = Arc::new(DirtyMemory::part_of(&self.dirty));
         let cache = Arc::clone(&parts.cache);
         let (budget, delayed_blocks) = (Budget::default(), AtomicU64::default());

@@ -16,6 +16,7 @@ use file_service::{FileHandle, FsError};
 use platform::mutation::{self, Rule};
 use platform::sync::{Mutex, RwLock};
 use platform::{Clock, Disk, DiskError, Entropy};
+use raid::ChecksumMemory;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -124,6 +125,9 @@ pub struct Configuration {
 /// The share of the memory that dirty blocks may take that count: a consistency point begins at
 /// half of it. Half as many again may be written, and not committed.
 const DIRTY_SHARE: u64 = 4;
+/// The share of the memory that checksum blocks of disks may take, and more for some ticks when
+/// aggregates come.
+const CHECKSUMS_SHARE: u64 = 16;
 /// The share of the memory that clean inodes may take.
 const INODES_SHARE: u64 = 16;
 /// What an inode in memory takes, with its place in a table that doubles as it fills.
@@ -145,6 +149,7 @@ pub struct Engine {
     pub(crate) scheduler: Scheduler,
     pub(crate) cache: Arc<BufferCache>,
     pub(crate) dirty: Arc<NodeMemory>,
+    pub(crate) checksums: Arc<ChecksumMemory>,
     pub(crate) register: RwLock<Register>,
     pub(crate) aggregates: Mutex<BTreeMap<String, Arc<Aggregate>>>,
     pub(crate) outages: Mutex<Outages>,
@@ -201,7 +206,7 @@ impl Engine {
         let blocks = configuration.memory_bytes / BLOCK_SIZE_U64;
         let dirty_max = blocks / DIRTY_SHARE;
         let cache = BufferCache::new((blocks - dirty_max) as usize);
-        Self::assembled(configuration, cache, dirty_max)
+        Self::assembled(configuration, cache, blocks)
     }
 
     /// An engine without aggregates, in a process where `live_blocks` tells how many blocks there
@@ -214,7 +219,7 @@ impl Engine {
     ) -> Arc<Self> {
         let blocks_max = Self::blocks_max(configuration.memory_bytes, block_bytes);
         let cache = BufferCache::with_gauge(BlockGauge { live_blocks, blocks_max });
-        Self::assembled(configuration, cache, blocks_max / DIRTY_SHARE)
+        Self::assembled(configuration, cache, blocks_max)
     }
 
     /// The most blocks that an engine with so much memory has, if each takes `block_bytes`.
@@ -223,14 +228,15 @@ impl Engine {
         (memory_bytes - memory_bytes / INODES_SHARE) / block_bytes
     }
 
-    fn assembled(configuration: Configuration, cache: BufferCache, dirty_max: u64) -> Arc<Self> {
+    fn assembled(configuration: Configuration, cache: BufferCache, blocks: u64) -> Arc<Self> {
         let cache = Arc::new(cache);
         let inodes_max = configuration.memory_bytes / INODES_SHARE / INODE_BYTES;
         let verifier = configuration.entropy.next_u64();
         Arc::new(Self {
             scheduler: Scheduler::new(Arc::clone(&configuration.clock)),
             cache,
-            dirty: Arc::new(NodeMemory::new(dirty_max)),
+            dirty: Arc::new(NodeMemory::new(blocks / DIRTY_SHARE)),
+            checksums: Arc::new(ChecksumMemory::new((blocks / CHECKSUMS_SHARE) as usize)),
             register: RwLock::default(),
             aggregates: Mutex::default(),
             outages: Mutex::default(),
@@ -404,6 +410,11 @@ impl Engine {
         }
         self.tick_reallocation(now);
         self.tend_disks();
+    }
+
+    /// What one half of a log may come to: as much again as when a consistency point begins.
+    pub(crate) const fn log_bytes_max(&self) -> u64 {
+        2 * self.configuration.memory_bytes / LOG_SHARE
     }
 
     /// Starts a consistency point if the log or the aggregate's part of the memory fills.

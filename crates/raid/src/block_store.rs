@@ -4,6 +4,7 @@
 //! waited for, and before the call returns when they need not wait (a block that is still
 //! queued). Callers hold no lock that a completion takes.
 
+use crate::io::ChecksumMemory;
 use crate::layout::{DiskRegion, Geometry, TetrisId};
 use crate::partial_parity_log::PartialParityNote;
 use crate::request::{
@@ -18,6 +19,10 @@ use units::{Block, BlockRef, Pvbn};
 pub trait BlockStore: Send + Sync {
     /// Which PVBN lies where.
     fn geometry(&self) -> Arc<Geometry>;
+
+    /// Has it share the memory for checksum blocks with the other aggregates of the node. Until
+    /// then it has next to none.
+    fn share_checksum_memory(&self, memory: &Arc<ChecksumMemory>);
 
     /// Announces that `expected_blocks` more blocks of the tetris will be written: it goes to disk
     /// with the last of them. Without, or short of them, it goes at `sync`.

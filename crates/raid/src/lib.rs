@@ -69,7 +69,7 @@ pub use allowance::Allowance;
 pub use block_store::BlockStore;
 pub use disk_administration::{DiskAdministration, ManagedStore};
 pub use error::{Expectation, RaidError, ReadFailure, StoreError};
-pub use io::Counters;
+pub use io::{ChecksumMemory, Counters};
 pub use layout::{DiskPlace, DiskRegion, Geometry, GroupGeometry, GroupList, Location, TetrisId};
 pub use membership::LogPlace;
 pub use membership::{

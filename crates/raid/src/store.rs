@@ -3,7 +3,7 @@
 use crate::block_store::BlockStore;
 use crate::disk_administration::DiskAdministration;
 use crate::error::{RaidError, StoreError};
-use crate::io::Io;
+use crate::io::{ChecksumMemory, Io};
 use crate::layout::{DiskPlace, DiskRegion, Geometry, Layout, TetrisId};
 use crate::membership::{Fill, GroupState, LogPlace, Members, log_places, numbers};
 use crate::partial_parity_log::{PartialParityLog, PartialParityNote};
@@ -71,6 +71,10 @@ impl Store {
 impl BlockStore for Store {
     fn geometry(&self) -> Arc<Geometry> {
         self.members.geometry()
+    }
+
+    fn share_checksum_memory(&self, memory: &Arc<ChecksumMemory>) {
+        self.io.share_checksum_memory(memory);
     }
 
     fn open_tetris(&self, tetris: TetrisId, expected_blocks: u32) {
@@ -235,6 +239,7 @@ impl DiskAdministration for Store {
     }
 
     fn tick(&self, monotonic_nanoseconds: u64, wall: Timestamp) {
+        self.io.tick();
         self.repair.tick(monotonic_nanoseconds);
         self.members.go_on_after_log();
         self.patrol.tick(monotonic_nanoseconds, wall);

@@ -36,6 +36,7 @@ use platform::sync::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+pub use cache::ChecksumMemory;
 pub use counters::Counters;
 
 /// Blocks of an aggregate, read and written.
@@ -85,11 +86,21 @@ impl Io {
         self.state.lock().write_hook = Some(hook);
     }
 
+    /// Shares the memory for checksum blocks with others.
+    pub(crate) fn share_checksum_memory(&self, memory: &Arc<ChecksumMemory>) {
+        self.state.lock().cache.share(memory);
+    }
+
+    /// Gives back memory that others want.
+    pub(crate) fn tick(&self) {
+        self.state.lock().cache.tick();
+    }
+
     pub(crate) fn counters(&self) -> Counters {
         self.state.lock().counters
     }
 
-    /// Lets go of everyone who waits.
+    /// Lets go of everyone who waits, and of its part of the memory that it shares.
     pub(crate) fn abandon(&self) {
         let forgotten = {
             let mut state = self.state.lock();
@@ -97,7 +108,9 @@ impl Io {
             let waiting: Vec<_> =
                 tetrises.map(|tetris| std::mem::take(&mut tetris.waiting)).collect();
             let closed: Vec<_> = state.gates.iter_mut().map(|gate| gate.closed.take()).collect();
-            (std::mem::take(&mut state.sync_waiters), waiting, closed, state.notes.abandon())
+            let cache = std::mem::replace(&mut state.cache, ChecksumCache::new());
+            let sync_waiters = std::mem::take(&mut state.sync_waiters);
+            (sync_waiters, waiting, closed, state.notes.abandon(), cache)
         };
         drop(forgotten);
     }

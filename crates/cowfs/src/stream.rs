@@ -177,8 +177,12 @@ impl Readers {
     fn rest(&mut self, bytes: (u64, u64)) {
         if self.stride.is_reader() {
             self.stride.rest();
-        } else if let Some(found) = self.stream_of(bytes) {
-            self.streams[found].window_blocks = 0;
+            return;
+        }
+        // It stands at the read's end, or beyond if its calls come out of order.
+        let distance = |stream: &&mut ReadStream| stream.next_byte.abs_diff(bytes.1);
+        if let Some(reader) = self.streams.iter_mut().min_by_key(distance) {
+            reader.window_blocks = 0;
         }
     }
 }

@@ -240,8 +240,8 @@ fn create_file(directory: &Path, path: &Path, size_bytes: u64) -> io::Result<()>
         }
         fill(&file, size_bytes)?;
         file.sync_all()?;
-        // Nobody reads them from memory.
-        fadvise(&file, 0, None, Advice::DontNeed)?;
+        // Nobody reads them from memory. This is advice: the file is whole, whatever the answer is.
+        let _ = fadvise(&file, 0, None, Advice::DontNeed);
         // Not over a file that has come meanwhile, with a mount for example.
         match renameat_with(CWD, &unfinished, CWD, path, RenameFlags::NOREPLACE) {
             // A file system that cannot do it at once.

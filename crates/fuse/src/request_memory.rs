@@ -46,10 +46,20 @@ impl RequestMemory {
     /// have half of the memory for that, and each half of what is left of it, so that there is some
     /// for the next one.
     pub(crate) fn reserve(self: &Arc<Self>, bytes: usize) -> Option<Reserved> {
+        self.reserve_of_left(bytes, 2)
+    }
+
+    /// The same for the least that a mount can do with: it may have all that is left.
+    pub(crate) fn reserve_least(self: &Arc<Self>, bytes: usize) -> Option<Reserved> {
+        self.reserve_of_left(bytes, 1)
+    }
+
+    /// Takes memory unless it is more than this part of what is left.
+    fn reserve_of_left(self: &Arc<Self>, bytes: usize, divisor: usize) -> Option<Reserved> {
         let mut used = self.used.lock();
         let mut reserved = self.reserved.lock();
-        let is_too_much = bytes > (self.bytes_max / 2 - *reserved) / 2;
-        if is_too_much || *used + bytes > self.bytes_max {
+        let left = self.bytes_max / 2 - *reserved;
+        if bytes > left / divisor || *used + bytes > self.bytes_max {
             return None;
         }
         *used += bytes;
@@ -234,6 +244,10 @@ mod tests {
         drop((second, third));
         assert_eq!((*memory.used.lock(), *memory.reserved.lock()), (0, 0));
         assert!(memory.reserve(usize::MAX).is_none());
+        // The least that a mount can do with may be all of it.
+        assert!(memory.reserve_least(4 * BYTES + 1).is_none());
+        let least = memory.reserve_least(4 * BYTES);
+        assert!(least.is_some() && memory.reserve_least(1).is_none());
     }
 
     #[test]

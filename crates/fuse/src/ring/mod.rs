@@ -91,7 +91,9 @@ impl Rings {
         let each_bytes = entry::entry_bytes(payload_bytes) * usize::from(queues);
         let fits = |entries: &usize| memory.reserve(entries * each_bytes);
         let mut counts = (ENTRIES_MIN..=ENTRIES_MAX).rev();
-        let (entries, reserved) = counts.find_map(|entries| Some((entries, fits(&entries)?)))?;
+        let least = || Some((ENTRIES_MIN, memory.reserve_least(ENTRIES_MIN * each_bytes)?));
+        let most = counts.find_map(|entries| Some((entries, fits(&entries)?)));
+        let (entries, reserved) = most.or_else(least)?;
         let reserved = Arc::new(reserved);
         let threads = threads::parallelism().min(usize::from(queues)).min(THREADS_MAX);
         let share = |thread| Share {

@@ -10,7 +10,7 @@ use ondisk::label::RaidKind;
 use platform::disk::DiskOpener;
 use platform::linux::{IoEngineKind, SystemClock, SystemEntropy, create_file_disk};
 use platform::sync::{Condvar, Mutex};
-use platform::thread::{JoinHandle, spawn};
+use platform::thread::{JoinHandle, spawn, spawn_batch};
 use platform::{Disk, DiskError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -179,7 +179,7 @@ pub(crate) fn start_threads(
 ) -> std::io::Result<Vec<JoinHandle<()>>> {
     let worker = |number| {
         let scheduler = engine.scheduler().clone();
-        spawn(&format!("worker-{number}"), move || scheduler.worker_loop())
+        spawn_batch(&format!("worker-{number}"), move || scheduler.worker_loop())
     };
     let mut threads = (0..workers).map(worker).collect::<std::io::Result<Vec<_>>>()?;
     let (engine, stopping) = (Arc::clone(engine), Arc::clone(stopping));

@@ -25,9 +25,9 @@ mod file;
 #[expect(unsafe_code, reason = "mallopt of the C library")]
 mod heap;
 mod queue;
+mod scheduling;
 #[expect(unsafe_code, reason = "an allocator")]
 mod slab;
-mod slice;
 #[expect(unsafe_code, reason = "buffers that the kernel fills")]
 mod transfer;
 #[expect(unsafe_code, reason = "memory that is shared with the kernel")]
@@ -43,4 +43,4 @@ pub use clock::{SystemClock, SystemEntropy};
 pub use engine::{IoEngine, IoEngineKind, completion_threads_count};
 pub use file::{DiskAccess, DiskOpener, FileDisk, create_file_disk};
 pub use heap::{HeapLimits, limit_heap};
-pub use slice::prefer_short_slices;
+pub use scheduling::{prefer_short_slices, work_in_batches};

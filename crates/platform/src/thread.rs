@@ -35,6 +35,23 @@ where
     })
 }
 
+/// Starts a thread that takes work from a queue: it interrupts nobody when it wakes, so that those
+/// who fill the queue go on
+/// ([`crate::linux::work_in_batches`]).
+///
+/// # Errors
+/// When the operating system has no room for another thread.
+pub fn spawn_batch<T, F>(name: &str, body: F) -> io::Result<JoinHandle<T>>
+where
+    T: Send + 'static,
+    F: FnOnce() -> T + Send + 'static,
+{
+    spawn(name, || {
+        crate::linux::work_in_batches();
+        body()
+    })
+}
+
 /// How many threads can run at the same time here; at least one.
 #[must_use]
 pub fn parallelism() -> usize {

@@ -8,7 +8,7 @@
 
 use dblade::Engine;
 use platform::sync::{Condvar, Mutex};
-use platform::thread::{JoinHandle, spawn};
+use platform::thread::{JoinHandle, spawn, spawn_batch};
 use platform::watched::Watch;
 use std::io;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ impl Threads {
         for number in 0..workers {
             let scheduler = self.engine.scheduler().clone();
             let body = move || scheduler.worker_loop();
-            self.workers.push(spawn(&format!("worker-{number}"), body)?);
+            self.workers.push(spawn_batch(&format!("worker-{number}"), body)?);
         }
         let (engine, ending) = (Arc::clone(&self.engine), Arc::clone(&self.ending));
         let (watch, ticks) = (Arc::clone(watch), Arc::clone(&self.ticks));

@@ -136,17 +136,27 @@ impl LoadsUnderWay {
         loads.get(&(request.pvbn, request.check)).is_some_and(|load| load.is_freed)
     }
 
-    /// Ends a load; `None` if the block is lost.
-    fn finish(&self, request: &LoadRequest, block: Option<&BlockRef>) {
+    /// Ends the load of a block that is lost.
+    fn lose(&self, request: &LoadRequest) {
         let load = self.0.lock().remove(&(request.pvbn, request.check));
-        load.into_iter().for_each(|load| load.tell(request, block));
+        load.into_iter().for_each(|load| load.tell(request, None));
     }
 
-    /// Ends the loads of blocks that are there now.
-    fn finish_all(&self, run: &[Wanted], blocks: &[BlockRef]) {
+    /// Ends the loads of blocks that are there now, and has them in the cache. A place that was
+    /// freed meanwhile may have another block by now, which the cache has: so it is under the lock
+    /// that a load learns of it.
+    fn finish(&self, run: &[Wanted], blocks: &[BlockRef], cache: &BufferCache) {
         let ended: Vec<Option<Load>> = {
             let mut loads = self.0.lock();
-            run.iter().map(|one| loads.remove(&(one.request.pvbn, one.request.check))).collect()
+            let end = |(one, block): (&Wanted, &BlockRef)| {
+                let LoadRequest { pvbn, check, class, .. } = one.request;
+                let load = loads.remove(&(pvbn, check));
+                if load.as_ref().is_some_and(|load| !load.is_freed) {
+                    cache.insert(one.at, (check, class), BlockRef::clone(block));
+                }
+                load
+            };
+            run.iter().zip(blocks).map(end).collect()
         };
         for ((load, one), block) in ended.into_iter().zip(run).zip(blocks) {
             load.into_iter().for_each(|load| load.tell(&one.request, Some(block)));
@@ -276,8 +286,8 @@ impl Loader {
     fn load_unmapped(&self, request: LoadRequest) {
         let (this, at) = (self.clone(), request.pvbn);
         let read = move |outcome: Option<BlockRef>| match outcome {
-            Some(block) => this.deliver(&Wanted { at, request }, &block),
-            None => this.under_way.finish(&request, None),
+            Some(block) => this.deliver(Wanted { at, request }, block),
+            None => this.under_way.lose(&request),
         };
         self.read_at(at, request, Box::new(read));
     }
@@ -332,8 +342,7 @@ impl Loader {
         }
         let done = move |outcome: Result<Vec<BlockRef>, raid::ReadFailure>| match outcome {
             Ok(blocks) => {
-                run.iter().zip(&blocks).for_each(|(one, block)| this.keep(one, block));
-                this.under_way.finish_all(&run, &blocks);
+                this.under_way.finish(&run, &blocks, &this.cache);
             }
             // Find out which; the others are good.
             Err(_) => run.into_iter().for_each(|one| this.load_one(one)),
@@ -347,7 +356,7 @@ impl Loader {
             one.at,
             one.request,
             Box::new(move |outcome| match outcome {
-                Some(block) => this.deliver(&one, &block),
+                Some(block) => this.deliver(one, block),
                 None => this.load_by_map(one),
             }),
         );
@@ -391,7 +400,7 @@ impl Loader {
                 Some(block) => {
                     tracing::debug!(%volume, %vvbn, hint = %request.pvbn, %pvbn, "a wrong hint");
                     that.note_place(&request, pvbn);
-                    that.deliver(&Wanted { at: pvbn, request }, &block);
+                    that.deliver(Wanted { at: pvbn, request }, block);
                 }
                 None => that.lose(&request),
             };
@@ -405,17 +414,11 @@ impl Loader {
             self.lost_blocks.fetch_add(1, Ordering::Relaxed);
             tracing::error!(pvbn = %request.pvbn, "a block is lost");
         }
-        self.under_way.finish(request, None);
+        self.under_way.lose(request);
     }
 
-    fn keep(&self, one: &Wanted, block: &BlockRef) {
-        let LoadRequest { check, class, .. } = one.request;
-        self.cache.insert(one.at, (check, class), BlockRef::clone(block));
-    }
-
-    fn deliver(&self, one: &Wanted, block: &BlockRef) {
-        self.keep(one, block);
-        self.under_way.finish(&one.request, Some(block));
+    fn deliver(&self, one: Wanted, block: BlockRef) {
+        self.under_way.finish(&[one], &[block], &self.cache);
     }
 }
 

@@ -140,6 +140,29 @@ fn regression_a_block_that_is_not_committed_is_found_in_a_volume_whose_blocks_mo
     assert_eq!(rig.loader.under_way.places(), []);
 }
 
+/// A load that takes long ends after its place was freed and given to another block, whose pointer
+/// may have the same check. The cache had the old block then.
+#[test]
+fn regression_a_late_load_does_not_take_the_place_of_a_new_block_in_the_cache() {
+    for run in [false, true] {
+        let rig = Rig::new(8);
+        let (old, other, new) = (content(1), content(2), content(3));
+        rig.write(100, &old);
+        rig.write(101, &other);
+        let requests = [pointer(100, 7, &old), pointer(101, 8, &other)];
+        let wanted = requests[..if run { 2 } else { 1 }].to_vec();
+        rig.loader.load(wanted, HeldBlocks::default(), Box::new(|| ()));
+        rig.loader.under_way.note_freed(&[Pvbn(100)]);
+        rig.loader.cache.remove(Pvbn(100));
+        rig.loader.cache.insert(Pvbn(100), (requests[0].check, Class::Data), Arc::clone(&new));
+        rig.world.run_until_idle();
+        assert_eq!(rig.loader.cache.get(Pvbn(100), requests[0].check), Some(new));
+        assert_eq!(rig.loader.under_way.places(), []);
+        let beside = rig.loader.cache.get(Pvbn(101), requests[1].check);
+        assert_eq!(beside, run.then_some(other));
+    }
+}
+
 #[test]
 fn a_block_that_moved_is_read_where_the_map_says() {
     let rig = Rig::new(8);

@@ -76,7 +76,8 @@ impl Engine {
         let (volume, identity) = (VolumeId(record.volume.get()), record.identity);
         let image_number = identity.half();
         let limits = crate::service::limits(self.configuration.memory_bytes);
-        let commit_bytes_max = self.configuration.tuning.commit_bytes_max;
+        // What no half of the log takes need not be tried.
+        let commit_bytes_max = self.configuration.tuning.commit_bytes_max.min(self.log_bytes_max());
         Environment { volume, identity, image_number, limits, commit_bytes_max }
     }
 

@@ -132,9 +132,13 @@ impl<P: Pointer> Host<P> {
         for record in records {
             match aggregate.parts.log.append(cp, record.kind, &record.parts()) {
                 Ok(position) => last = Some(position),
-                Err(LogFull::Half { .. } | LogFull::NotRetired) => {
+                Err(LogFull::Half { .. }) => {
+                    // It may have what needs no consistency point: commits of blocks that were
+                    // frozen already.
+                    aggregate.force();
                     return Err(Halt::Wait(Wait::Room));
                 }
+                Err(LogFull::NotRetired) => return Err(Halt::Wait(Wait::Room)),
                 // The aggregate stops, and somebody asks it still.
                 Err(LogFull::Closed) => return Err(Halt::Error(FsError::Offline)),
                 Err(full) => {

@@ -101,6 +101,11 @@ impl State {
         self.queue.back().filter(|batch| batch.half == self.active)
     }
 
+    /// The bytes that the active half takes.
+    fn capacity_bytes(&self) -> u64 {
+        self.active().size_bytes().min(self.half_bytes_max)
+    }
+
     /// The largest body that [`Self::append`] would take now; `None` if not even an empty one.
     fn room_bytes(&self) -> Option<u64> {
         let half = self.active();
@@ -400,8 +405,8 @@ impl Log {
         Ok(())
     }
 
-    /// Has a half that holds so many bytes take no more records: what it holds is in memory when it
-    /// is replayed. A half goes beyond by one record at most.
+    /// Has a half that holds so many bytes take no more records, because a replay has the records
+    /// of both in memory. A half goes beyond by one record at most.
     pub fn limit_halves(&self, bytes_max: u64) {
         self.0.state.lock().half_bytes_max = bytes_max.max(BLOCK_SIZE_U64);
     }
@@ -544,17 +549,15 @@ impl Log {
     /// How full the active half is: 0 to 1.
     #[must_use]
     pub fn used_ratio(&self) -> f64 {
-        let state = self.0.state.lock();
-        let half = state.active();
-        (half.end_block as f64 / half.half_blocks as f64).min(1.0)
+        let (used_bytes, capacity_bytes) = self.used_bytes();
+        (used_bytes as f64 / capacity_bytes as f64).min(1.0)
     }
 
-    /// Bytes of the active half that are used, and that it has.
+    /// Bytes of the active half that are used, and that it takes.
     #[must_use]
     pub fn used_bytes(&self) -> (u64, u64) {
         let state = self.0.state.lock();
-        let half = state.active();
-        (half.end_block * BLOCK_SIZE_U64, half.size_bytes())
+        (state.active().end_block * BLOCK_SIZE_U64, state.capacity_bytes())
     }
 
     /// The largest body that an append would take now.
@@ -563,16 +566,17 @@ impl Log {
         self.0.state.lock().room_bytes().unwrap_or(0)
     }
 
-    /// The bytes that a half has for records, headers included.
+    /// The bytes that a half takes, headers of records included.
     #[must_use]
     pub fn capacity_bytes(&self) -> u64 {
-        self.0.state.lock().active().size_bytes()
+        self.0.state.lock().capacity_bytes()
     }
 
     /// The largest body of a record.
     #[must_use]
     pub fn record_bytes_max(&self) -> u64 {
-        self.capacity_bytes() - (BATCH_HEADER_BYTES + RECORD_HEADER_BYTES) as u64
+        let size_bytes = self.0.state.lock().active().size_bytes();
+        size_bytes - (BATCH_HEADER_BYTES + RECORD_HEADER_BYTES) as u64
     }
 
     /// Whether the switch to the other half is possible: the point before is durable.

@@ -67,7 +67,8 @@ impl Aggregate {
         self.start_consistency_point();
     }
 
-    /// Makes the next consistency point write a superblock though nothing changed.
+    /// Makes the next consistency point write a superblock, and begin the other half of the log,
+    /// though nothing changed.
     pub fn force(&self) {
         self.state.lock().forced = true;
     }

@@ -1,7 +1,7 @@
 //! What a front end asks for all files of a volume at once.
 
 use super::*;
-use units::VolumeUuid;
+use units::{BLOCK_SIZE, BLOCK_SIZE_U64, VolumeUuid};
 
 #[test]
 fn a_sync_makes_the_unstable_data_of_all_files_durable() {
@@ -33,4 +33,20 @@ fn a_sync_makes_the_unstable_data_of_all_files_durable() {
         let found = node.read_file(root, "c").unwrap_or_default();
         assert_ne!(found, "c".repeat(9000).into_bytes(), "nobody asked for it");
     }
+}
+
+/// A half of the log can be full of what needs no consistency point: commits of blocks that were
+/// frozen already. The freeze found nothing changed and left the log as it was, for ever.
+#[test]
+fn regression_a_half_that_is_full_though_nothing_is_dirty_does_not_stop_changes() {
+    let world = SimulatedWorld::new(73);
+    let node = Node::create(&world, RaidKind::Raid4, true);
+    let root = node.root("a1");
+    node.commit_all();
+    node.settle();
+    let aggregate = node.engine.aggregate_named("a1").unwrap();
+    let log = &aggregate.parts.log;
+    log.limit_halves(BLOCK_SIZE_U64);
+    while log.append(aggregate.filling(), 7, &[&[0; BLOCK_SIZE]]).is_ok() {}
+    node.create_file(root, "file").unwrap();
 }

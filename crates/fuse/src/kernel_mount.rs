@@ -292,19 +292,21 @@ pub(crate) fn unmount(
     if let Ok(root) = rustix::fs::open(path, flags, Mode::empty()) {
         let _best_effort = rustix::fs::syncfs(&root);
     }
-    match rustix::mount::unmount(path, UnmountFlags::NOFOLLOW) {
+    let (is_empty, has_ended) = match rustix::mount::unmount(path, UnmountFlags::NOFOLLOW) {
         // Nobody was in it. The kernel has ended the connection, unless there are copies.
-        Ok(()) => {
-            unsent.send();
-            return Ok(connection.is_none_or(Connection::cut));
+        Ok(()) => (true, false),
+        Err(rustix::io::Errno::BUSY) => {
+            detach(path)?;
+            (false, false)
         }
-        Err(rustix::io::Errno::BUSY) => {}
-        Err(rustix::io::Errno::PERM) => return unmount_by_helper(path),
+        Err(rustix::io::Errno::PERM) => {
+            let is_empty = unmount_by_helper(path)?;
+            (is_empty, is_empty)
+        }
         Err(error) => return Err(error.into()),
-    }
-    detach(path)?;
+    };
     unsent.send();
-    Ok(connection.is_some_and(Connection::cut))
+    Ok(has_ended || connection.map_or(is_empty, Connection::cut))
 }
 
 /// Frees the mountpoint at once.

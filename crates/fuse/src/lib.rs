@@ -75,6 +75,7 @@ use unsettled::Unsettled;
 pub use kernel_mount::{detach_dead, mounted_type};
 pub use mount_error::MountError;
 pub use request_memory::RequestMemory;
+pub use ring::request_bytes_of_rings;
 
 /// Most event loops: more than this many processors do not pay for their buffers here, since a
 /// loop only starts requests.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// Largest write, and with the page size the largest read: what the kernel allows without the
 /// administrator's help (256 pages).
-const TRANSFER_BYTES_MAX: u32 = 1 << 20;
+pub(crate) const TRANSFER_BYTES_MAX: u32 = 1 << 20;
 /// Room beside the payload in a request's buffer: headers, names and extended attributes' values
 /// are smaller than a page; the kernel asks for a page.
 const REQUEST_HEAD_BYTES: usize = 4096;

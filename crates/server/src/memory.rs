@@ -13,6 +13,7 @@
 //! Fails: below `server::config::MEMORY_BYTES_MIN` the configuration is refused.
 
 use admin_api::{MemoryConsumer, MemoryUse};
+use fuse::request_bytes_of_rings;
 use platform::linux::{BLOCK_FOOTPRINT_BYTES, BlockAllocator, HeapLimits, limit_heap};
 use std::alloc::System;
 use std::fs;
@@ -35,7 +36,8 @@ const FRONT_END_SHARE: u64 = 8;
 const FRONT_END_BYTES: (u64, u64) = (6 << 20, 128 << 20);
 /// The share of the cap for large writes of mounts on this machine that are under way.
 const MOUNT_SHARE: u64 = 32;
-/// And its bounds: two of the largest, and more than disks do at once.
+/// And its bounds: two of the largest, and more than disks do at once. Rings of mounts may have
+/// more: they grow with the processors.
 const MOUNT_BYTES: (u64, u64) = (5 << 19, 64 << 20);
 /// The share of the cap for the locks of clients.
 const LOCK_SHARE: u64 = 32;
@@ -72,12 +74,17 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// The shares of a cap.
+    /// The shares of a cap on this machine.
     pub(crate) fn of(cap_bytes: u64) -> Self {
+        Self::with_rings(cap_bytes, request_bytes_of_rings())
+    }
+
+    /// The shares of a cap where rings of mounts need so much.
+    fn with_rings(cap_bytes: u64, rings_bytes: u64) -> Self {
         let (least, most) = FRONT_END_BYTES;
         let front_end_bytes = (cap_bytes / FRONT_END_SHARE).clamp(least, most);
         let (least, most) = MOUNT_BYTES;
-        let mount_bytes = (cap_bytes / MOUNT_SHARE).clamp(least, most);
+        let mount_bytes = (cap_bytes / MOUNT_SHARE).clamp(least, most.max(rings_bytes));
         let (least, most) = LOCK_BYTES;
         let lock_bytes = (cap_bytes / LOCK_SHARE).clamp(least, most);
         let (least, most) = METER_BYTES;
@@ -156,13 +163,20 @@ mod tests {
     #[test]
     fn shares_are_within_the_cap() {
         for cap in [MEMORY_BYTES_MIN, 128 << 20, 1 << 30, 64 << 30] {
-            let shares = Shares::of(cap);
+            let shares = Shares::with_rings(cap, 0);
             let front_ends = shares.front_end_bytes + shares.mount_bytes;
             let protocols = front_ends + shares.lock_bytes + shares.meter_bytes;
             let sum = shares.engine_bytes + protocols + FIXED_BYTES + cap / LOSS_SHARE;
             assert_eq!(sum, cap);
             assert!(shares.engine_bytes >= cap / 3, "{cap}: {shares:?}");
         }
+    }
+
+    #[test]
+    fn rings_of_many_processors_have_their_room_in_a_large_cap() {
+        let mount_bytes = |cap| Shares::with_rings(cap, 256 << 20).mount_bytes;
+        assert_eq!([1 << 30, 64 << 30].map(mount_bytes), [32 << 20, 256 << 20]);
+        assert_eq!(Shares::with_rings(64 << 30, 1 << 20).mount_bytes, 64 << 20);
     }
 
     #[test]

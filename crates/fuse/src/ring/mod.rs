@@ -33,7 +33,7 @@ pub(crate) use pending::Pending;
 pub(crate) use thread::Serving;
 
 use crate::request_memory::RequestMemory;
-use crate::session::PAGE_BYTES;
+use crate::session::{PAGE_BYTES, TRANSFER_BYTES_MAX};
 use crate::{EndProcessOnPanic, or_cut};
 use pending::Outbox;
 use platform::thread::{self as threads, JoinHandle, spawn_prompt};
@@ -74,6 +74,16 @@ impl RingEnds {
     pub(crate) fn tell(&self) {
         self.0.iter().for_each(|outbox| outbox.end());
     }
+}
+
+/// With so many bytes of [`RequestMemory`] two mounts of this machine have rings; none if no mount
+/// can have them.
+#[must_use]
+pub fn request_bytes_of_rings() -> u64 {
+    let queues = queues::count().map_or(0, usize::from);
+    let least_bytes = ENTRIES_MIN * entry::entry_bytes(TRANSFER_BYTES_MAX as usize) * queues;
+    // Mounts reserve half of it.
+    2 * 2 * least_bytes as u64
 }
 
 impl Rings {

@@ -164,11 +164,16 @@ impl Readers {
         self.stream_of(bytes).is_none() && !self.stride.expects(bytes.0)
     }
 
-    /// The stream that a read goes on with: the nearest.
-    fn stream_of(&self, (start, end): (u64, u64)) -> Option<usize> {
+    /// The stream that a read goes on with.
+    fn stream_of(&self, bytes: (u64, u64)) -> Option<usize> {
+        self.nearest(bytes.0, bytes)
+    }
+
+    /// The stream that stands nearest to a place, if it may be that of a read of these bytes.
+    fn nearest(&self, place: u64, (start, end): (u64, u64)) -> Option<usize> {
         let length = end.saturating_sub(start);
         let disorder = (length * DISORDER_READS_MAX).min(DISORDER_BYTES_MAX);
-        let distance = |stream: &ReadStream| start.abs_diff(stream.next_byte);
+        let distance = |stream: &ReadStream| place.abs_diff(stream.next_byte);
         let places = self.streams.iter().map(distance).enumerate();
         let nearest = places.min_by_key(|(_, distance)| *distance);
         nearest.filter(|(_, distance)| *distance <= disorder).map(|(place, _)| place)
@@ -180,9 +185,8 @@ impl Readers {
             return;
         }
         // It stands at the read's end, or beyond if its calls come out of order.
-        let distance = |stream: &&mut ReadStream| stream.next_byte.abs_diff(bytes.1);
-        if let Some(reader) = self.streams.iter_mut().min_by_key(distance) {
-            reader.window_blocks = 0;
+        if let Some(found) = self.nearest(bytes.1, bytes) {
+            self.streams[found].window_blocks = 0;
         }
     }
 }

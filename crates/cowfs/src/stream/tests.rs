@@ -131,6 +131,17 @@ fn a_reader_that_rests_leaves_the_others_their_look_ahead() {
     assert_eq!(windows.collect::<Vec<_>>(), [true, false]);
 }
 
+/// A reader that nobody knows any more, because others came, rests for nobody.
+#[test]
+fn a_reader_that_is_forgotten_does_not_end_the_look_ahead_of_another() {
+    let mut streams = ReadStreams::default();
+    for at in (STEP..5 * STEP).step_by(STEP as usize) {
+        streams.note(&read(at, STEP, true));
+    }
+    streams.rest((SIZE / 2, SIZE / 2 + STEP));
+    assert!(known(&streams)[0].window_blocks > 0);
+}
+
 /// Sixteen calls of a mebibyte are under way, and are answered in any order.
 #[test]
 fn a_reader_with_many_calls_under_way_stays_one_stream() {

@@ -65,7 +65,11 @@ pub fn prefer_short_slices() {
 
 /// Has the thread that calls interrupt nobody when it wakes (`SCHED_BATCH`).
 pub fn work_in_batches() {
-    change(|attributes| attributes.policy = libc::SCHED_BATCH as u32);
+    change(|attributes| {
+        attributes.policy = libc::SCHED_BATCH as u32;
+        // As long as the kernel thinks right, also when it thinks again.
+        attributes.runtime_nanoseconds = 0;
+    });
 }
 
 #[cfg(test)]

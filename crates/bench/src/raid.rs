@@ -14,8 +14,8 @@ use platform::linux::{IoEngineKind, SystemClock, SystemEntropy, create_file_disk
 use platform::sync::{Condvar, Mutex};
 use platform::{Clock, Disk};
 use raid::{
-    BlockRead, BlockStore, BlockWrite, CreateRequest, DiskAdministration, DiskPlace, GroupRequest,
-    NoPartialParityLog, Proof, Store, TetrisId,
+    BlockRead, BlockStore, BlockWrite, ChecksumMemory, CreateRequest, DiskAdministration,
+    DiskPlace, GroupRequest, NoPartialParityLog, Proof, Store, TetrisId,
 };
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -198,6 +198,7 @@ impl<'a> Rig<'a> {
         let made =
             wait(|done| raid::create(request, &SystemEntropy, Arc::new(NoPartialParityLog), done));
         let store = made.map_err(failed("make the group"))?;
+        store.share_checksum_memory(&Arc::new(ChecksumMemory::new(usize::MAX)));
         Ok(Self { bench, opener, store, checksums: Vec::new(), disks_made: count })
     }
 

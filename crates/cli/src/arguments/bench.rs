@@ -49,7 +49,7 @@ pub enum BenchCommand {
 pub enum BenchCompareCommand {
     /// nfs-ganesha on XFS on a loop device; wants root, for namespaces and mounts
     Nfs(BenchNfsArguments),
-    /// nfs-ganesha on XFS and on btrfs, with a file larger than memory: in order, at random, aged
+    /// nfs-ganesha on XFS and on btrfs, with a file larger than memory; peers want root
     Streams(BenchStreamsArguments),
     /// XFS and btrfs on loop devices, beside a FUSE mount: the same, by plain calls; wants root
     Local(BenchStreamsArguments),

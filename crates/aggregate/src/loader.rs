@@ -292,6 +292,7 @@ impl Loader {
         self.read_at(at, request, Box::new(read));
     }
 
+    /// A block that is to be read lies elsewhere than its pointer says.
     fn note_place(&self, request: &LoadRequest, at: Pvbn) {
         if at != request.pvbn {
             self.under_way.read_at(request, at);
@@ -399,7 +400,9 @@ impl Loader {
             let read = move |outcome: Option<BlockRef>| match outcome {
                 Some(block) => {
                     tracing::debug!(%volume, %vvbn, hint = %request.pvbn, %pvbn, "a wrong hint");
-                    that.note_place(&request, pvbn);
+                    if pvbn != request.pvbn {
+                        that.cache.note_moved(request.pvbn, request.check, pvbn);
+                    }
                     that.deliver(Wanted { at: pvbn, request }, block);
                 }
                 None => that.lose(&request),

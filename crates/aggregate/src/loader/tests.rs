@@ -163,6 +163,27 @@ fn regression_a_late_load_does_not_take_the_place_of_a_new_block_in_the_cache() 
     }
 }
 
+/// The same where the map knew of a place after the pointer's was wrong.
+#[test]
+fn regression_a_late_load_by_the_map_does_not_take_a_new_blocks_place_either() {
+    let rig = Rig::new(8);
+    let (moved, other, new) = (content(1), content(2), content(3));
+    rig.write(100, &other);
+    rig.write(200, &moved);
+    rig.maps.0.lock().insert(Vvbn(7), Pvbn(200));
+    let request = pointer(100, 7, &moved);
+    // Known to be where it is not any more.
+    rig.loader.cache.note_moved(Pvbn(100), request.check, Pvbn(101));
+    rig.loader.load(vec![request], HeldBlocks::default(), Box::new(|| ()));
+    while rig.loader.under_way.places() != [Pvbn(200)] {
+        assert!(rig.world.step());
+    }
+    rig.loader.under_way.note_freed(&[Pvbn(200)]);
+    rig.loader.cache.insert(Pvbn(200), (request.check, Class::Data), Arc::clone(&new));
+    rig.world.run_until_idle();
+    assert_eq!(rig.loader.cache.get(Pvbn(200), request.check), Some(new));
+}
+
 #[test]
 fn a_block_that_moved_is_read_where_the_map_says() {
     let rig = Rig::new(8);

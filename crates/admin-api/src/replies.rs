@@ -219,7 +219,7 @@ pub struct AggregateInfo {
     pub consistency_point: u64,
     /// How long it took.
     pub consistency_point_duration_ns: u64,
-    /// Size of one half of the operation log.
+    /// What one half of the operation log takes: its size, or a quarter of the engine's memory.
     pub log_size_bytes: u64,
     /// How much of it the next consistency point will retire.
     pub log_used_bytes: u64,

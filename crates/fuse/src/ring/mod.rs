@@ -76,10 +76,16 @@ impl RingEnds {
     }
 }
 
-/// With so many bytes of [`RequestMemory`] two mounts of this machine have rings; none if no mount
-/// can have them.
+/// Whether the kernel offers requests over io_uring: not where it does not know of them.
+const ENABLED: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// With so many bytes of [`RequestMemory`] two mounts of this machine have rings; zero if the
+/// kernel offers none now.
 #[must_use]
 pub fn request_bytes_of_rings() -> u64 {
+    if !std::fs::read_to_string(ENABLED).is_ok_and(|is| is.trim_end() == "Y") {
+        return 0;
+    }
     let queues = queues::count().map_or(0, usize::from);
     let least_bytes = ENTRIES_MIN * entry::entry_bytes(TRANSFER_BYTES_MAX as usize) * queues;
     // Mounts reserve half of it.

@@ -54,7 +54,7 @@ impl RequestMemory {
         self.reserve_of_left(bytes, 1)
     }
 
-    /// Takes memory unless it is more than this part of what is left.
+    /// Takes memory unless it is more than the room left for mounts, divided by `divisor`.
     fn reserve_of_left(self: &Arc<Self>, bytes: usize, divisor: usize) -> Option<Reserved> {
         let mut used = self.used.lock();
         let mut reserved = self.reserved.lock();

@@ -213,7 +213,7 @@ mod tests {
             caches.iter().map(|cache| cache.order.len()).collect::<Vec<_>>()
         };
         assert_eq!(lengths(&caches), [100, 50, 33, 25]);
-        // Those that came first give back what is more than their part, though they take no more.
+        // Caches that came first give back the blocks beyond their part, though they insert none.
         for _ in 0..2 {
             caches.iter_mut().for_each(ChecksumCache::tick);
         }

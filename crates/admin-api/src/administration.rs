@@ -12,6 +12,7 @@ use crate::changes::{
     VolumeResize, VolumeSet,
 };
 use crate::check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckRead};
+use crate::creation::VolumeCreate;
 use crate::error::{AdminError, Code};
 use crate::events::{Event, EventList};
 use crate::features::{AggregateFeatures, UpgradeReport};
@@ -23,7 +24,7 @@ use crate::replies::{
 use crate::requests::{
     AggregateAdd, AggregateCreate, DiskClear, DiskFail, DiskLocate, DiskReplace, DiskZero,
     ExportAdd, ExportRemove, MountCreate, MountRemove, Named, SnapshotDelete, SnapshotName,
-    SnapshotRestore, SpareAdd, SpareRemove, Validate, VolumeCreate, VolumeDelete, VolumeFilter,
+    SnapshotRestore, SpareAdd, SpareRemove, Validate, VolumeDelete, VolumeFilter,
 };
 use crate::scrub::{ScrubChange, ScrubInfo};
 use serde::{Deserialize, Serialize};
@@ -174,8 +175,8 @@ administration! {
     /// Pauses, resumes or cancels a job; says how it is then. `Conflict` if the engine cannot do
     /// that to work of its kind; the error names the command that helps.
     JobChange job_change(request: JobChange) -> JobInfo;
-    /// Makes a volume; says how it is, or would be.
-    VolumeCreate volume_create(request: VolumeCreate) -> VolumeInfo;
+    /// Makes volumes, all or none; says in the order of their names how they are, or would be.
+    VolumeCreate volume_create(request: VolumeCreate) -> Vec<VolumeInfo>;
     /// All volumes, in order of name.
     VolumeList volume_list() -> Vec<VolumeInfo>;
     /// One volume.

@@ -5,10 +5,11 @@
 //! Invariants and failures: as those of [`crate::requests`].
 
 use crate::AdminError;
+use crate::creation::validate_volume_size;
 use crate::names::validate_name;
 use crate::policies::{Reallocation, TieringPolicy};
 use crate::rate::validate_rate;
-use crate::requests::{Validate, validate_volume_size};
+use crate::requests::Validate;
 use serde::{Deserialize, Serialize};
 
 /// Has a RAID group leave its aggregate: it is emptied, and its disks are free then.

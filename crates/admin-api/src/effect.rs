@@ -7,9 +7,10 @@ use crate::Request;
 use crate::changes::{
     AggregateDelete, AggregateOnline, GroupRemove, VolumeOffline, VolumeRename, VolumeResize,
 };
+use crate::creation::VolumeCreate;
 use crate::requests::{
     AggregateAdd, AggregateCreate, DiskClear, DiskFail, DiskReplace, DiskZero, SnapshotDelete,
-    SnapshotRestore, SpareAdd, SpareRemove, VolumeCreate, VolumeDelete,
+    SnapshotRestore, SpareAdd, SpareRemove, VolumeDelete,
 };
 
 impl Request {

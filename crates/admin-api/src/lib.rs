@@ -23,6 +23,7 @@ pub mod administration;
 pub mod area_map;
 pub mod changes;
 pub mod check;
+pub mod creation;
 pub mod duration;
 mod effect;
 pub mod error;
@@ -49,6 +50,7 @@ pub use changes::{
     VolumeRename, VolumeResize, VolumeSet,
 };
 pub use check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckPin, CheckRead, CheckedState};
+pub use creation::VolumeCreate;
 pub use error::{AdminError, Code};
 pub use events::{EVENTS_MAX, Event, EventList, EventSeverity};
 pub use exports::{Access, ExportRule, Network, Squash, matching_rule};
@@ -69,7 +71,7 @@ pub use requests::{
     AggregateAdd, AggregateCreate, DiskClear, DiskFail, DiskLocate, DiskReplace, DiskZero,
     ExportAdd, ExportRemove, GROUP_DISKS_MAX, LOCATE_SECONDS_MAX, MountCreate, MountRemove, Named,
     Owner, RaidKind, SnapshotDelete, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove,
-    Validate, VolumeCreate, VolumeDelete, VolumeFilter,
+    Validate, VolumeDelete, VolumeFilter,
 };
 pub use scrub::{ScrubAction, ScrubChange, ScrubInfo, ScrubState};
 pub use time::Time;

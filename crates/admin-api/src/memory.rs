@@ -22,6 +22,7 @@ use crate::changes::{
     VolumeRename, VolumeResize, VolumeSet,
 };
 use crate::check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckRead};
+use crate::creation::VolumeCreate;
 use crate::error::{AdminError, Code};
 use crate::events::{Event, EventList, EventSeverity};
 use crate::exports::{add_rule, remove_rule};
@@ -31,12 +32,11 @@ use crate::protection::Protection;
 use crate::replies::{
     AggregateInfo, AggregateState, DiskInfo, DiskLocated, DiskRole, DiskState, Health, Listener,
     MemoryUse, MountInfo, Removal, SnapshotInfo, StatusReply, Synced, VolumeExports, VolumeInfo,
-    VolumeState,
 };
 use crate::requests::{
     AggregateAdd, AggregateCreate, DiskClear, DiskFail, DiskLocate, DiskReplace, DiskZero,
-    ExportAdd, ExportRemove, MountCreate, MountRemove, Named, Owner, SnapshotDelete, SnapshotName,
-    SnapshotRestore, SpareAdd, SpareRemove, VolumeCreate, VolumeDelete, VolumeFilter,
+    ExportAdd, ExportRemove, MountCreate, MountRemove, Named, SnapshotDelete, SnapshotName,
+    SnapshotRestore, SpareAdd, SpareRemove, VolumeDelete, VolumeFilter,
 };
 use crate::scrub::{ScrubAction, ScrubChange, ScrubInfo, ScrubState};
 use crate::{Administration, Time};
@@ -569,52 +569,28 @@ impl Administration for MemoryAdministration {
         Ok(self.aggregate_show(request)?.scrub)
     }
 
-    fn volume_create(&self, request: &VolumeCreate) -> Result<VolumeInfo, AdminError> {
+    fn volume_create(&self, request: &VolumeCreate) -> Result<Vec<VolumeInfo>, AdminError> {
         let mut state = self.state.lock();
-        if state.volumes.contains_key(&request.name) {
-            return Err(taken("volume", &request.name));
+        if let Some(name) = request.names.iter().find(|name| state.volumes.contains_key(*name)) {
+            return Err(taken("volume", name));
         }
         let aggregate = state.aggregates.get(&request.aggregate);
         let aggregate = aggregate
             .ok_or_else(|| missing("create volume in", "aggregate", &request.aggregate))?;
         let available_bytes = aggregate.free_bytes.min(request.size_bytes);
-        let (id, created) = state.next_number();
-        let volume = VolumeInfo {
-            name: request.name.clone(),
-            id,
-            aggregate: request.aggregate.clone(),
-            state: VolumeState::Online,
-            taken_offline: false,
-            traditional: false,
-            tiering_policy: request.tiering_policy,
-            tiering_minimum_cooling_days: request
-                .tiering_minimum_cooling_days
-                .or(request.tiering_policy.default_cooling_days()),
-            reallocate: request.reallocate,
-            tiered_bytes: 0,
-            size_bytes: request.size_bytes,
-            live_bytes: 0,
-            snapshot_bytes: 0,
-            delayed_free_bytes: 0,
-            available_bytes,
-            files: 1,
-            snapshots: 0,
-            owner: request.owner.unwrap_or(Owner { uid: 0, gid: 0 }),
-            created,
-            exports: request.exports.clone(),
-            mountpoints: Vec::new(),
-            damaged_files: Vec::new(),
-            damage: None,
-            lacking_feature: None,
-        };
-        if !request.dry_run {
-            state.volumes.insert(request.name.clone(), volume.clone());
-            state.snapshots.insert(request.name.clone(), Vec::new());
-            if let Some(aggregate) = state.aggregates.get_mut(&request.aggregate) {
-                aggregate.volumes += 1;
+        let mut create = |name: &String| {
+            let (id, created) = state.next_number();
+            let volume = volumes::made(name, request, (id, created), available_bytes);
+            if !request.dry_run {
+                state.volumes.insert(name.clone(), volume.clone());
+                state.snapshots.insert(name.clone(), Vec::new());
+                if let Some(aggregate) = state.aggregates.get_mut(&request.aggregate) {
+                    aggregate.volumes += 1;
+                }
             }
-        }
-        Ok(volume)
+            volume
+        };
+        Ok(request.names.iter().map(&mut create).collect())
     }
 
     fn volume_list(&self) -> Result<Vec<VolumeInfo>, AdminError> {

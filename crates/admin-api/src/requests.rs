@@ -5,14 +5,12 @@
 //!
 //! Fails: `Usage`, naming the value and its limit.
 
-use crate::exports::{EXPORT_RULES_MAX, ExportRule, ID_MAX, Network};
+use crate::exports::{ExportRule, Network};
 use crate::names::validate_name;
-use crate::policies::{Reallocation, TieringPolicy};
 use crate::rate::validate_rate;
 use crate::{AdminError, Code};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use units::ByteSize;
 
 /// Disks of one RAID group: larger ones would rebuild for days.
 pub const GROUP_DISKS_MAX: u64 = 32;
@@ -20,10 +18,6 @@ pub const GROUP_DISKS_MAX: u64 = 32;
 pub const AGGREGATE_DISKS_MAX: usize = 1024;
 /// Bytes of a medium as users write it: the longest word and a size.
 const MEDIA_BYTES_MAX: usize = 64;
-/// Smallest volume: room for its metadata and some files.
-pub const VOLUME_BYTES_MIN: u64 = 16 << 20;
-/// Largest volume: 64 PiB, the size to design for.
-pub const VOLUME_BYTES_MAX: u64 = 64 << 50;
 /// Longest path, as in Linux (`PATH_MAX`).
 pub const PATH_BYTES_MAX: usize = 4096;
 
@@ -291,35 +285,6 @@ pub struct Owner {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-}
-
-/// Makes a volume.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct VolumeCreate {
-    /// Its name.
-    pub name: String,
-    /// The aggregate that it lives in.
-    pub aggregate: String,
-    /// Its size. Volumes are thin: the sum may exceed the aggregate.
-    pub size_bytes: u64,
-    /// Who owns its root directory; root if not given.
-    pub owner: Option<Owner>,
-    /// Who may mount it over NFS.
-    #[serde(default)]
-    pub exports: Vec<ExportRule>,
-    /// Which of its blocks lie in object stores.
-    #[serde(default)]
-    pub tiering_policy: TieringPolicy,
-    /// Days after which a block is cold; the policy's if not given.
-    #[serde(default)]
-    pub tiering_minimum_cooling_days: Option<u16>,
-    /// Whether reads reallocate.
-    #[serde(default)]
-    pub reallocate: Reallocation,
-    /// Only say what would be done.
-    #[serde(default)]
-    pub dry_run: bool,
 }
 
 /// Deletes a volume with its snapshots.
@@ -603,42 +568,6 @@ fn validate_disks(disks: &[String], error: impl Fn() -> AdminError) -> Result<()
     Ok(())
 }
 
-impl Validate for VolumeCreate {
-    fn validate(&self) -> Result<(), AdminError> {
-        validate_name("volume", &self.name)?;
-        validate_name("aggregate", &self.aggregate)?;
-        let message = "cannot create volume";
-        validate_volume_size(message, &self.name, self.size_bytes)?;
-        let ids = self.owner.map(|owner| [owner.uid, owner.gid]).into_iter().flatten();
-        if let Some(id) = ids.into_iter().find(|id| *id > ID_MAX) {
-            let cause = format!("{id} is no number of a user or group (0 to {ID_MAX})");
-            return Err(AdminError::usage(message, &self.name).because(cause));
-        }
-        if self.exports.len() > EXPORT_RULES_MAX {
-            let error = AdminError::usage(message, &self.name);
-            return Err(error.because(format!("at most {EXPORT_RULES_MAX} export rules")));
-        }
-        Ok(())
-    }
-}
-
-/// Whether a volume may have this size.
-pub(crate) fn validate_volume_size(
-    message: &str,
-    name: &str,
-    size_bytes: u64,
-) -> Result<(), AdminError> {
-    if (VOLUME_BYTES_MIN..=VOLUME_BYTES_MAX).contains(&size_bytes) {
-        return Ok(());
-    }
-    Err(AdminError::usage(message, name).because(format!(
-        "its size is {}; sizes from {} to {} are possible",
-        ByteSize(size_bytes),
-        ByteSize(VOLUME_BYTES_MIN),
-        ByteSize(VOLUME_BYTES_MAX)
-    )))
-}
-
 fn validate_path(path: &str) -> Result<(), AdminError> {
     let cause = if !path.starts_with('/') {
         "the server needs an absolute path"
@@ -736,25 +665,6 @@ mod tests {
             let read: MountCreate = serde_json::from_str(&text(write_back)).unwrap();
             assert_eq!(read.write_back, write_back);
         }
-    }
-
-    #[test]
-    fn volumes_have_a_size_within_limits() {
-        let volume = |size_bytes| VolumeCreate {
-            name: "home".to_owned(),
-            aggregate: "a1".to_owned(),
-            size_bytes,
-            owner: None,
-            exports: Vec::new(),
-            tiering_policy: TieringPolicy::None,
-            tiering_minimum_cooling_days: None,
-            reallocate: Reallocation::Auto,
-            dry_run: false,
-        };
-        assert!(volume(VOLUME_BYTES_MIN).validate().is_ok());
-        assert!(volume(VOLUME_BYTES_MAX).validate().is_ok());
-        assert!(volume(VOLUME_BYTES_MIN - 1).validate().is_err());
-        assert!(volume(VOLUME_BYTES_MAX + 1).validate().is_err());
     }
 
     #[test]

@@ -165,7 +165,7 @@ impl Node {
         wait(|done| node.engine.create_aggregate(request, done))?;
         let size_blocks = disk_bytes / BLOCK_SIZE_U64 * (DISKS as u64 - 1);
         let volume = VolumeRequest::new("bench", "bench", size_blocks);
-        wait(|done| node.engine.create_volume(volume, done))?;
+        wait(|done| node.engine.create_volumes(volume, done))?;
         Ok(node)
     }
 }

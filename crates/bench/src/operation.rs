@@ -133,7 +133,7 @@ impl World {
         let request = CreateAggregate { force: true, ..CreateAggregate::new("a", kind, disks) };
         world.wait(|done| world.engine.create_aggregate(request, done))?;
         let volume = VolumeRequest::new("v", "a", DISK_BLOCKS);
-        world.wait(|done| world.engine.create_volume(volume, done))?;
+        world.wait(|done| world.engine.create_volumes(volume, done))?;
         Ok(world)
     }
 

@@ -132,6 +132,28 @@ pub fn is_set<N: BlockNumber>(block: &Block, vbn: N) -> bool {
     block[byte] & mask != 0
 }
 
+/// The numbers whose bits are set in map block `index`.
+pub fn set_bits<N: BlockNumber>(block: &Block, index: Fbn) -> impl Iterator<Item = N> {
+    bits(block, first_of(index), 0)
+}
+
+/// The numbers from `from` on whose bits are clear in its map block.
+pub fn clear_bits_from<N: BlockNumber>(block: &Block, from: N) -> impl Iterator<Item = N> {
+    bits(block, from, u8::MAX)
+}
+
+/// The numbers from `from` on whose bits, after those of `flip` are turned over, are set.
+fn bits<N: BlockNumber>(block: &Block, from: N, flip: u8) -> impl Iterator<Item = N> {
+    let (index, byte, _) = position(from);
+    let bytes = block.bytes().iter().enumerate().skip(byte).filter(move |(_, byte)| **byte != flip);
+    let numbers = bytes.flat_map(move |(at, byte)| {
+        let byte = byte ^ flip;
+        let first = first_of::<N>(index).offset(at as u64 * 8);
+        (0..8).filter(move |bit| byte >> bit & 1 != 0).map(move |bit| first.offset(bit))
+    });
+    numbers.skip_while(move |vbn| *vbn < from)
+}
+
 /// How many of these numbers, all of one map block, are in use.
 #[must_use]
 pub fn used_in<N: BlockNumber>(map: &Block, numbers: Range<N>) -> u64 {

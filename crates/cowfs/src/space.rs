@@ -17,7 +17,7 @@ mod delayed;
 mod pinned;
 
 use crate::buftree::Root;
-use crate::free_map::{MapFile, VBNS_PER_BLOCK, first_of, map_block_of, position};
+use crate::free_map::{MapFile, VBNS_PER_BLOCK, map_block_of, position, set_bits};
 use crate::image::{read_snapshots, root_of};
 use crate::logical::read_record;
 use crate::pointer::Pointer;
@@ -217,7 +217,7 @@ impl<P: Pointer> Space<P> {
         assert!(self.taken.is_empty() && self.freeing.is_empty(), "everything was settled");
         let maps = [&self.active_map, &self.summary_map, &self.delayed_map];
         assert!(maps.iter().all(|map| map.dirty.is_empty()), "the maps were written");
-        self.delayed.commit();
+        self.delayed.commit(self.delayed_blocks);
         self.search_again();
         let freed = self.freed.drain();
         let mut freed: Vec<P::Number> = match &mut self.pinned {
@@ -225,6 +225,7 @@ impl<P: Pointer> Space<P> {
             None => freed.collect(),
         };
         freed.sort_unstable();
+        self.shrink();
         freed
     }
 
@@ -678,26 +679,6 @@ fn or_into(block: &mut Block, other: &Block) {
 
 fn and_not_into(block: &mut Block, other: &Block) {
     block.bytes_mut().iter_mut().zip(other.bytes()).for_each(|(byte, other)| *byte &= !other);
-}
-
-/// The numbers whose bits are set in map block `index`.
-pub fn set_bits<N: BlockNumber>(block: &Block, index: Fbn) -> impl Iterator<Item = N> {
-    bits(block, index, 0)
-}
-
-/// The numbers whose bits are clear in map block `index`.
-pub fn clear_bits<N: BlockNumber>(block: &Block, index: Fbn) -> impl Iterator<Item = N> {
-    bits(block, index, u8::MAX)
-}
-
-fn bits<N: BlockNumber>(block: &Block, index: Fbn, flip: u8) -> impl Iterator<Item = N> {
-    block.bytes().iter().enumerate().filter(move |(_, byte)| **byte != flip).flat_map(
-        move |(at, byte)| {
-            let byte = byte ^ flip;
-            let first = first_of::<N>(index).offset(at as u64 * 8);
-            (0..8).filter(move |bit| byte >> bit & 1 != 0).map(move |bit| first.offset(bit))
-        },
-    )
 }
 
 #[cfg(test)]

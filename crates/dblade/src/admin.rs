@@ -32,27 +32,30 @@ use platform::Disk;
 use platform::sync::Mutex;
 use std::sync::Arc;
 use units::{AggregateUuid, InodeNumber, SnapshotUuid, Timestamp, VolumeId};
-use volume::lifecycle::{self, NewVolume};
-use volume::{Birth, SnapshotRequest};
+use volume::lifecycle::{self, NewVolumes};
+use volume::{Birth, FlexibleVolume, SnapshotRequest};
 
-/// A volume to be made.
+/// Volumes to be made, alike but for their names.
 #[derive(Clone, Debug)]
 pub struct VolumeRequest {
-    /// Its name.
-    pub name: String,
-    /// Its aggregate.
+    /// Their names, no two the same.
+    pub names: Vec<String>,
+    /// Their aggregate.
     pub aggregate: String,
-    /// The size that users see.
+    /// The size of each that users see.
     pub size_blocks: u64,
-    /// Owner, group and mode of its root directory.
+    /// Owner, group and mode of their root directories.
     pub root: (u32, u32, u16),
-    /// Its export rules.
+    /// Their export rules.
     pub exports: Vec<ExportRuleRecord>,
-    /// Which of its blocks lie in object stores.
+    /// Which of their blocks lie in object stores.
     pub tiering: Tiering,
     /// Whether reads reallocate.
     pub reallocation: Reallocation,
 }
+
+/// A volume that was made, and its record.
+type Made = (VolumeRecord, Arc<FlexibleVolume>);
 
 impl VolumeRequest {
     /// A volume whose root directory is root's alone to write in, without exports, all of it on
@@ -60,7 +63,7 @@ impl VolumeRequest {
     #[must_use]
     pub fn new(name: &str, aggregate: &str, size_blocks: u64) -> Self {
         Self {
-            name: name.to_owned(),
+            names: vec![name.to_owned()],
             aggregate: aggregate.to_owned(),
             size_blocks,
             root: (0, 0, 0o755),
@@ -81,36 +84,38 @@ impl Engine {
         Environment { volume, identity, image_number, limits, commit_bytes_max }
     }
 
-    /// Makes a flexible volume.
-    pub fn create_volume(self: &Arc<Self>, request: VolumeRequest, done: Done<()>) {
+    /// Makes flexible volumes, all or none.
+    pub fn create_volumes(self: &Arc<Self>, request: VolumeRequest, done: Done<()>) {
         // One that is away is to find its name when it is back.
-        let is_taken = self.volume_named(&request.name).is_some()
-            || self.away_with_name(&request.name).is_some();
-        if is_taken {
-            return done(Err(EngineError::Exists { kind: "volume", name: request.name }));
+        let is_taken = |name: &&String| {
+            self.volume_named(name).is_some() || self.away_with_name(name).is_some()
+        };
+        if let Some(name) = request.names.iter().find(is_taken) {
+            return done(Err(EngineError::Exists { kind: "volume", name: name.clone() }));
         }
         let Some(aggregate) = self.aggregate_named(&request.aggregate) else {
             let name = request.aggregate;
             return done(Err(EngineError::NotFound { kind: "aggregate", name }));
         };
-        let made: Arc<Mutex<Option<(VolumeRecord, VolumeKind)>>> = Arc::default();
+        let made: Arc<Mutex<Vec<Made>>> = Arc::default();
         let (engine, slot) = (Arc::clone(self), Arc::clone(&made));
         let action = move |scope: &mut FreezeScope<'_, '_>| {
-            let VolumeRequest { name, size_blocks, exports, tiering, reallocation, .. } = &request;
+            let VolumeRequest { names, size_blocks, exports, tiering, reallocation, .. } = &request;
             let (size_blocks, tiering, reallocation) = (*size_blocks, *tiering, *reallocation);
-            let new = NewVolume { name, size_blocks, exports, tiering, reallocation };
+            let new = NewVolumes { names, size_blocks, exports, tiering, reallocation };
             let make_root = |logical: &mut Logical<DualPointer>, now| {
                 engine.make_root(logical, request.root, now);
             };
             let entropy = &*engine.configuration.entropy;
-            let (record, volume) = lifecycle::create_flexible(scope, &new, entropy, make_root)?;
-            *slot.lock() = Some((record, VolumeKind::Flexible(volume)));
+            *slot.lock() = lifecycle::create_flexible(scope, &new, entropy, make_root)?;
             Ok(Acted::Done)
         };
         let (engine, same) = (Arc::clone(self), Arc::clone(&aggregate));
         let committed = move |outcome: Result<(), AggregateError>| {
-            if let (Ok(()), Some((record, kind))) = (&outcome, made.lock().take()) {
-                engine.register_served(&same, &record, kind);
+            if outcome.is_ok() {
+                for (record, volume) in std::mem::take(&mut *made.lock()) {
+                    engine.register_served(&same, &record, VolumeKind::Flexible(volume));
+                }
             }
             done(outcome.map_err(EngineError::from));
         };

@@ -171,7 +171,7 @@ impl Node {
     /// Makes a volume of the usual size in the aggregate.
     fn create_volume(&self, name: &str) {
         let request = VolumeRequest::new(name, "a1", 8192);
-        self.wait(|done| self.engine.create_volume(request, done)).unwrap();
+        self.wait(|done| self.engine.create_volumes(request, done)).unwrap();
     }
 
     fn open(world: &SimulatedWorld) -> (Self, Recovery) {

@@ -63,7 +63,7 @@ fn live(input: &mut Input<'_>, trace: &mut Trace) -> Result<(), Finding> {
             root: (0, 0, ROOT_MODE),
             ..dblade::VolumeRequest::new(&name, AGGREGATE, volume.size_blocks)
         };
-        let made = promise(|done| machine.engine.create_volume(request, done));
+        let made = promise(|done| machine.engine.create_volumes(request, done));
         let made = machine.wait("create volume", &made)?;
         assert!(made.is_ok(), "{made:?}");
     }

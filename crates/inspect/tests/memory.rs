@@ -39,7 +39,7 @@ fn a_check_of_many_files_and_snapshots_takes_no_more_memory_than_it_says() {
     let request = CreateAggregate::new("a1", RaidKind::None, disks());
     node.wait(|done| node.engine.create_aggregate(request, done)).unwrap();
     let request = VolumeRequest::new("home", "a1", 16_384);
-    node.wait(|done| node.engine.create_volume(request, done)).unwrap();
+    node.wait(|done| node.engine.create_volumes(request, done)).unwrap();
     let directory = node.root();
     for file in 0..FILES {
         let (set, mode) = (SetAttributes::default(), CreateMode::Guarded);

@@ -210,8 +210,8 @@ impl Administration for Management {
         self.jobs.change(request)
     }
 
-    fn volume_create(&self, request: &VolumeCreate) -> Result<VolumeInfo, AdminError> {
-        self.volumes.create_volume(request)
+    fn volume_create(&self, request: &VolumeCreate) -> Result<Vec<VolumeInfo>, AdminError> {
+        self.volumes.create_volumes(request)
     }
 
     fn volume_list(&self) -> Result<Vec<VolumeInfo>, AdminError> {

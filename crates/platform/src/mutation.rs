@@ -252,6 +252,8 @@ rules! {
         "an exclusive CREATE that is repeated after a restart does not find its file"
     ResizeForgotten "resize-forgotten"
         "a volume's new size is not written"
+    LastVolumeForgotten "last-volume-forgotten"
+        "of several volumes that are made together the last is not written"
     RenameForgotten "rename-forgotten"
         "a volume's new name is not written"
     OfflineForgotten "offline-forgotten"

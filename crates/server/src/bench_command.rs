@@ -194,15 +194,15 @@ fn streams_bench(arguments: &BenchStreamsArguments) -> Result<(NodeBench, Scratc
 }
 
 fn run_start(arguments: &BenchStartArguments) -> Result<Report, AdminError> {
-    let BenchStartArguments { directory, only, rounds, data, files, memory, journal_size } =
-        arguments.clone();
+    let BenchStartArguments { directory, only, rounds, data, files, .. } = arguments.clone();
+    let BenchStartArguments { volumes, memory, journal_size, .. } = arguments.clone();
     let removed = scratch(directory.as_deref())?;
     let directory = removed.path().to_owned();
     let program = std::env::current_exe().map_err(failed)?;
     let (round_nanoseconds, file, journal) = (0, data, journal_size);
     let node =
         NodeBench { program, directory, only, round_nanoseconds, rounds, file, memory, journal };
-    bench::start(&StartBench { node, files }, &mut progress).map_err(failed)
+    bench::start(&StartBench { node, files, volumes }, &mut progress).map_err(failed)
 }
 
 /// Serves nothing; only an error ends it.

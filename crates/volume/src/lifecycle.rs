@@ -44,43 +44,52 @@ const VOLUME_BLOCKS_MIN: u64 = 256;
 /// Largest volume that the format's block numbers reach: 64 PiB less the slack.
 const VOLUME_BLOCKS_MAX: u64 = ondisk::pointer::BLOCK_NUMBER_MAX / 16 * 15;
 
-/// A flexible volume to be made.
+/// Flexible volumes to be made, alike but for their names.
 #[derive(Clone, Copy, Debug)]
-pub struct NewVolume<'a> {
-    /// Its name.
-    pub name: &'a str,
-    /// The size that users see.
+pub struct NewVolumes<'a> {
+    /// Their names, no two the same.
+    pub names: &'a [String],
+    /// The size of each that users see.
     pub size_blocks: u64,
-    /// Its export rules.
+    /// Their export rules.
     pub exports: &'a [ExportRuleRecord],
-    /// Which of its blocks lie in object stores.
+    /// Which of their blocks lie in object stores.
     pub tiering: Tiering,
     /// Whether reads reallocate.
     pub reallocation: Reallocation,
 }
 
-impl NewVolume<'_> {
+impl NewVolumes<'_> {
     fn check(&self, side: &BlockSide) -> Result<(), AggregateError> {
         let refused = |text: String| Err(AggregateError::Refused(text));
         if side.traditional {
             return refused("the aggregate is a traditional volume and takes no other".to_owned());
         }
         check_size(self.size_blocks)?;
-        if side.has_volume_named(self.name) {
-            return refused(format!("volume '{}' exists or is being deleted", self.name));
+        if let Some(name) = side.name_in_use(self.names) {
+            return refused(format!("volume '{name}' exists or is being deleted"));
         }
-        if !side.has_free_slot() {
+        let free = side.free_slots();
+        if free == 0 {
             return refused("the aggregate has as many volumes as it can have".to_owned());
         }
-        if name_field(self.name).is_err() {
+        if free < self.names.len() {
+            return refused(format!("the aggregate can have {free} volumes more"));
+        }
+        if self.names.iter().any(|name| name_field(name).is_err()) {
             return refused("the name is too long".to_owned());
         }
         check_rules(self.exports)?;
         self.tiering.check().map_err(AggregateError::Refused)
     }
 
-    fn record(&self, volume: VolumeId, now: Timestamp, entropy: &dyn Entropy) -> VolumeRecord {
-        let mut record = new_record(self.name, (VOLUME_FLEXIBLE, volume), now, entropy);
+    fn record(
+        &self,
+        (name, volume): (&str, VolumeId),
+        now: Timestamp,
+        entropy: &dyn Entropy,
+    ) -> VolumeRecord {
+        let mut record = new_record(name, (VOLUME_FLEXIBLE, volume), now, entropy);
         record.container_inode = U64::new(container_inode(volume).get());
         record.size_blocks = U64::new(self.size_blocks);
         set_rules(&mut record, self.exports);
@@ -91,38 +100,59 @@ impl NewVolume<'_> {
     }
 }
 
-/// Makes a flexible volume, of which `make_root` makes the root directory; part of a freeze's
-/// action.
+/// Makes flexible volumes, all or none, of which `make_root` makes the root directories; part of a
+/// freeze's action. They come in the order of their names.
 ///
 /// # Errors
-/// Why it cannot be.
+/// Why they cannot be.
 pub fn create_flexible(
     scope: &mut FreezeScope<'_, '_>,
-    new: &NewVolume<'_>,
+    new: &NewVolumes<'_>,
     entropy: &dyn Entropy,
-    make_root: impl FnOnce(&mut Logical<DualPointer>, Timestamp),
-) -> Result<(VolumeRecord, Arc<FlexibleVolume>), AggregateError> {
+    mut make_root: impl FnMut(&mut Logical<DualPointer>, Timestamp),
+) -> Result<Vec<(VolumeRecord, Arc<FlexibleVolume>)>, AggregateError> {
     let aggregate = Arc::clone(scope.aggregate);
     let side = scope.block_side();
     new.check(side)?;
     // Nothing of a volume is there yet: its first image takes this much.
-    let cost = 2 * VOLUME_OVERHEAD_BLOCKS;
+    let cost = 2 * VOLUME_OVERHEAD_BLOCKS * new.names.len() as u64;
     if !aggregate.parts.shared.budget.promise(cost, Spender::Common) {
         return Err(AggregateError::Full);
     }
     let now = aggregate.parts.clock.wall();
-    let volume = VolumeId(side.next_volume);
-    let record = new.record(volume, now, entropy);
-    side.add_volume(record);
+    let create = |name: &String| {
+        let volume = VolumeId(side.next_volume);
+        let record = new.record((name, volume), now, entropy);
+        side.add_volume(record);
+        (record, format_flexible(&aggregate, volume, new.size_blocks, &mut make_root))
+    };
+    let made: Vec<_> = new.names.iter().map(create).collect();
+    if let [_, .., (record, _)] = &made[..]
+        && mutation::broken(Rule::LastVolumeForgotten)
+        && let Some(slot) = side.slot_of(VolumeId(record.volume.get()))
+    {
+        side.dirty_slots.remove(&slot);
+    }
+    Ok(made)
+}
+
+/// A volume of which nothing is on media yet.
+fn format_flexible(
+    aggregate: &Arc<Aggregate>,
+    volume: VolumeId,
+    size_blocks: u64,
+    make_root: impl FnOnce(&mut Logical<DualPointer>, Timestamp),
+) -> Arc<FlexibleVolume> {
+    let now = aggregate.parts.clock.wall();
     let affinities = FrontAffinities::new(&aggregate.parts.scheduler, aggregate.parts.affinity);
-    let shared = shared_of(&aggregate);
+    let shared = shared_of(aggregate);
     let mut logical = format_logical::<DualPointer>(volume, &affinities.stripes, shared, now);
     make_root(&mut logical, now);
-    let space = FlexibleVolume::format_space(volume, new.size_blocks);
+    let space = FlexibleVolume::format_space(volume, size_blocks);
     let front = Front::new(volume, affinities, logical);
-    let flexible = FlexibleVolume::new(&aggregate, front, space, new.size_blocks);
+    let flexible = FlexibleVolume::new(aggregate, front, space, size_blocks);
     aggregate.add_member(Arc::clone(&flexible) as _);
-    Ok((record, flexible))
+    flexible
 }
 
 /// Notes the traditional volume of an aggregate that is being made in its volume table.

@@ -2,9 +2,11 @@
 
 use super::mounts::Mounts;
 use crate::changes::{VolumeOffline, VolumeRename, VolumeResize, VolumeSet};
+use crate::creation::VolumeCreate;
 use crate::error::{AdminError, Code};
 use crate::replies::{SnapshotInfo, VolumeInfo, VolumeState};
-use crate::requests::Named;
+use crate::requests::{Named, Owner};
+use crate::time::Time;
 
 use std::collections::BTreeMap;
 
@@ -114,4 +116,42 @@ pub(super) fn bring_online(
     }
     (volume.state, volume.taken_offline) = (VolumeState::Online, false);
     Ok(volume.clone())
+}
+
+/// A volume that was just made, with this number and at this time.
+pub(super) fn made(
+    name: &str,
+    request: &VolumeCreate,
+    (id, created): (u32, Time),
+    available_bytes: u64,
+) -> VolumeInfo {
+    let policy = request.tiering_policy;
+    VolumeInfo {
+        name: name.to_owned(),
+        id,
+        aggregate: request.aggregate.clone(),
+        state: VolumeState::Online,
+        taken_offline: false,
+        traditional: false,
+        tiering_policy: policy,
+        tiering_minimum_cooling_days: request
+            .tiering_minimum_cooling_days
+            .or(policy.default_cooling_days()),
+        reallocate: request.reallocate,
+        tiered_bytes: 0,
+        size_bytes: request.size_bytes,
+        live_bytes: 0,
+        snapshot_bytes: 0,
+        delayed_free_bytes: 0,
+        available_bytes,
+        files: 1,
+        snapshots: 0,
+        owner: request.owner.unwrap_or(Owner { uid: 0, gid: 0 }),
+        created,
+        exports: request.exports.clone(),
+        mountpoints: Vec::new(),
+        damaged_files: Vec::new(),
+        damage: None,
+        lacking_feature: None,
+    }
 }

@@ -107,14 +107,23 @@ pub struct AggregateCleaning {
 }
 
 impl BlockSide {
-    /// Whether the volume table takes one more volume.
+    /// How many volumes more the volume table takes.
     #[must_use]
-    pub fn has_free_slot(&self) -> bool {
-        self.table.len() < VOLUMES_MAX || self.empty_slot().is_some()
+    pub fn free_slots(&self) -> usize {
+        let used = self.table.iter().filter(|slot| slot.record.state != STATE_EMPTY).count();
+        VOLUMES_MAX.saturating_sub(used)
     }
 
     fn empty_slot(&self) -> Option<usize> {
         self.table.iter().position(|slot| slot.record.state == STATE_EMPTY)
+    }
+
+    /// The first of these names that a volume has, one that is being deleted included.
+    #[must_use]
+    pub fn name_in_use<'a>(&self, names: &'a [String]) -> Option<&'a str> {
+        let used = self.table.iter().filter(|slot| slot.record.state != STATE_EMPTY);
+        let used: BTreeSet<&str> = used.map(|slot| slot.record.name()).collect();
+        names.iter().map(String::as_str).find(|name| used.contains(name))
     }
 
     /// Whether a volume has this name, one that is being deleted included.
@@ -131,8 +140,8 @@ impl BlockSide {
     /// If the record has another number, or the table is full.
     pub fn add_volume(&mut self, record: VolumeRecord) {
         assert_eq!(record.volume.get(), self.next_volume, "numbers are given in order");
-        assert!(self.has_free_slot(), "the volume table was looked at");
         let slot = self.empty_slot().unwrap_or(self.table.len());
+        assert!(slot < VOLUMES_MAX, "the volume table was looked at");
         if slot == self.table.len() {
             self.table.push(VolumeSlot { record });
         } else {

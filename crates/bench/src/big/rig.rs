@@ -131,7 +131,7 @@ impl Rig {
     /// Adds a volume as large as the first.
     pub fn add_volume(&self, name: &str) -> Result<(), BenchError> {
         let volume = VolumeRequest::new(name, NAME, self.shape.volume_bytes / BLOCK_SIZE_U64);
-        Ok(wait(|done| self.engine().create_volume(volume, done))?)
+        Ok(wait(|done| self.engine().create_volumes(volume, done))?)
     }
 
     fn disk_path(&self, disk: usize) -> PathBuf {

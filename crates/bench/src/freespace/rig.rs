@@ -192,7 +192,7 @@ impl Rig {
     /// A new volume with an empty file.
     pub fn new_file(&self, volume: &str, volume_blocks: u64) -> Result<FileHandle, BenchError> {
         let request = VolumeRequest::new(volume, NAME, volume_blocks);
-        wait(|done| self.engine.create_volume(request, done))?;
+        wait(|done| self.engine.create_volumes(request, done))?;
         let failed = |error: FsError| BenchError::Operation { load: "create", error };
         let root = wait(|done: Done<_>| {
             self.service.root(&Caller::root(), calls::Root { name: volume.to_owned() }, done)

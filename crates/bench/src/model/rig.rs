@@ -110,7 +110,7 @@ impl Rig {
         for volume in 0..bench.volumes {
             let size_blocks = bench.size.0 / BLOCK_SIZE_U64 * 2;
             let request = VolumeRequest::new(&volume_name(volume), NAME, size_blocks);
-            self.wait(|done| engine.create_volume(request, done))?;
+            self.wait(|done| engine.create_volumes(request, done))?;
         }
         let aggregate = self.aggregate();
         self.cores.watch(Box::new(move || aggregate.phase()));

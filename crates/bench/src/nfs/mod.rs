@@ -26,6 +26,7 @@ mod listing;
 mod loads;
 mod session;
 mod start;
+mod start_volumes;
 mod streams;
 mod strip;
 pub(crate) mod wire;

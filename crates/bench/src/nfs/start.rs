@@ -1,5 +1,5 @@
 //! How long a node takes until it serves again: killed with a log half that is as full as it gets,
-//! and stopped with more and more data at rest.
+//! stopped with more and more data at rest, and with more and more volumes.
 //!
 //! The engine never lets a half fill up: a consistency point takes it before. How much it lets in
 //! is seen when the first half is taken; the node is killed when the next holds nine tenths of
@@ -10,6 +10,7 @@
 
 use super::driver::{Load, run};
 use super::session::{Each, Kind, Session, Target};
+use super::start_volumes::with_volumes;
 use super::wire::{Call, Malformed, Reply, Stability};
 use crate::machine::Machine;
 use crate::node::BenchError;
@@ -38,6 +39,8 @@ pub struct StartBench {
     pub node: NodeBench,
     /// Most files at rest.
     pub files: u64,
+    /// Counts of idle volumes, one after another.
+    pub volumes: Vec<usize>,
 }
 
 /// What fills the log.
@@ -74,8 +77,13 @@ pub fn start(bench: &StartBench, progress: &mut dyn FnMut(&str)) -> Result<Repor
     if node.wants("stop") {
         stopped(bench, &mut rows, progress)?;
     }
+    if node.wants("volumes") {
+        with_volumes(bench, &mut rows, progress)?;
+        let note = "volumes: made with one command, and idle; one more has the node's NFS export";
+        notes.push(note.to_owned());
+    }
     if rows.is_empty() {
-        let known = "kill, stop".to_owned();
+        let known = "kill, stop, volumes".to_owned();
         return Err(BenchError::NoLoad { known });
     }
     Ok(Report { machine, rows, notes, spans: Vec::new() })

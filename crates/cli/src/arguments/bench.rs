@@ -137,9 +137,12 @@ pub struct BenchStartArguments {
     /// Where to make the node's disks; they are removed at the end [default: a temporary one]
     #[arg(long, value_name = "DIR")]
     pub directory: Option<PathBuf>,
-    /// Only these: kill, stop
+    /// Only these: kill, stop, volumes
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     pub only: Vec<String>,
+    /// Counts of idle volumes that the node has, one after another
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [0, 10, 100, 999])]
+    pub volumes: Vec<usize>,
     /// Starts of each; the median counts
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = parse_count)]
     pub rounds: usize,

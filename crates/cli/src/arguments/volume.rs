@@ -7,10 +7,11 @@ use units::ByteSize;
 /// `stroop volume`.
 #[derive(Subcommand, Debug)]
 pub enum VolumeCommand {
-    /// Make a volume
+    /// Make a volume, or several at once: all of them or none
     Create {
-        /// Its name
-        name: String,
+        /// Its name, or their names
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
         /// The aggregate to make it in [default: the only one]
         #[arg(long, value_name = "NAME")]
         aggr: Option<String>,

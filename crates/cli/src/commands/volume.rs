@@ -12,6 +12,7 @@ use admin_api::{
     Named, Removal, StatusReply, Synced, VolumeCreate, VolumeDelete, VolumeFilter, VolumeInfo,
     VolumeOffline, VolumeRename, VolumeResize, VolumeSet,
 };
+use std::collections::BTreeSet;
 use units::ByteSize;
 
 /// `stroop sync`.
@@ -37,7 +38,7 @@ pub(super) fn run(
 ) -> Result<Output, AdminError> {
     match command {
         VolumeCommand::Create {
-            name,
+            names,
             aggr,
             size,
             owner,
@@ -49,10 +50,10 @@ pub(super) fn run(
         } => {
             let owner = owner.as_deref().map(|owner| Accounts::of_this_machine().owner(owner));
             let request = VolumeCreate {
-                name: name.clone(),
+                names: names.clone(),
                 aggregate: aggr
                     .clone()
-                    .map_or_else(|| only_aggregate(node, "cannot create volume", name), Ok)?,
+                    .map_or_else(|| only_aggregate(node, "cannot create volume", &names[0]), Ok)?,
                 size_bytes: size.0,
                 owner: owner.transpose()?,
                 exports: export.clone(),
@@ -104,7 +105,7 @@ pub(super) fn run(
                 ByteSize(volume.available_bytes)
             );
             let output = Output::of(&volume.name, &volume)?.line(line);
-            let output = with_overcommitment(output, node, &volume);
+            let output = with_overcommitment(output, node, std::slice::from_ref(&volume));
             Ok(if *dry_run { output.planned() } else { output })
         }
         VolumeCommand::Rename { name, new_name, dry_run } => {
@@ -247,10 +248,13 @@ pub(super) fn only_aggregate(
 }
 
 fn create(node: &dyn Administration, request: &VolumeCreate) -> Result<Output, AdminError> {
-    let volume = node.volume_create(request)?;
+    let volumes = node.volume_create(request)?;
+    let [volume, others @ ..] = &volumes[..] else {
+        return Err(AdminError::new(Code::Failed, "no volume was created in", &request.aggregate));
+    };
     let line = format!(
         "{}: {}{} thin in {}, owner {}:{}, {}",
-        volume.name,
+        if others.is_empty() { volume.name.clone() } else { format!("{} volumes", volumes.len()) },
         if request.dry_run { "would be " } else { "" },
         ByteSize(volume.size_bytes),
         volume.aggregate,
@@ -258,30 +262,42 @@ fn create(node: &dyn Administration, request: &VolumeCreate) -> Result<Output, A
         volume.owner.gid,
         exported(&volume.exports)
     );
-    let output = Output::of(&volume.name, &volume)?.line(line);
-    let output = with_overcommitment(output, node, &volume);
+    let output = match others {
+        // Scripts that make one get one.
+        [] => Output::of(&volume.name, volume)?,
+        _ => Output::list(&volumes, |volume| volume.name.clone(), table(&volumes))?,
+    };
+    let output = output.line(line);
+    let output = with_overcommitment(output, node, &volumes);
     if request.dry_run {
         return Ok(output.planned());
     }
     let hint = match node.status() {
-        Ok(status) => mount_hint(&volume, &status),
+        Ok(status) => mount_hint(volume, &status),
         // The volume is made; a hint is not worth an error.
-        Err(_) => fuse_hint(&volume),
+        Err(_) => fuse_hint(volume),
     };
     Ok(output.next(hint))
 }
 
-/// Says so if the volumes of an aggregate promise more than it has. `volume` may be one that would
-/// be.
-fn with_overcommitment(output: Output, node: &dyn Administration, volume: &VolumeInfo) -> Output {
+/// Says so if the volumes of an aggregate promise more than it has. `changed` may be such that
+/// would be.
+fn with_overcommitment(
+    output: Output,
+    node: &dyn Administration,
+    changed: &[VolumeInfo],
+) -> Output {
+    let Some(volume) = changed.first() else { return output };
     // The volume is made; a note is not worth an error.
     let (Ok(aggregates), Ok(volumes)) = (node.aggregate_list(), node.volume_list()) else {
         return output;
     };
-    let of_aggregate =
-        |other: &&VolumeInfo| other.aggregate == volume.aggregate && other.name != volume.name;
-    let sizes = volumes.iter().filter(of_aggregate).map(|other| other.size_bytes);
-    let promised = sizes.fold(volume.size_bytes, u64::saturating_add);
+    let named: BTreeSet<&str> = changed.iter().map(|one| one.name.as_str()).collect();
+    let is_other = |other: &&VolumeInfo| {
+        other.aggregate == volume.aggregate && !named.contains(other.name.as_str())
+    };
+    let sizes = volumes.iter().filter(is_other).chain(changed).map(|other| other.size_bytes);
+    let promised = sizes.fold(0, u64::saturating_add);
     match aggregates.iter().find(|aggregate| aggregate.name == volume.aggregate) {
         Some(aggregate) if promised > aggregate.size_bytes => output.line(format!(
             "note: the volumes of {} promise {} of {}; they are thin, and all of them are full when \

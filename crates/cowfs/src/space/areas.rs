@@ -2,6 +2,9 @@
 //! (FreeSpace sections 3.3.2, 3.4). An area is what a block of the free map stands for, so that
 //! numbers given one after another change few of its blocks (FreeSpace section 2.5).
 //!
+//! Numbers of an area go into the *pool* as they are asked for, in order, and not all at once: an
+//! area has 32,768, and a volume that does nothing keeps those few in memory that were too many.
+//!
 //! The two pages are in memory what they are in the TopAA metafile. They are read when the first
 //! consistency point after a start asks for them, follow each one, and are written by those in
 //! which an area has changed its bin. When the list runs low, or was never complete, areas are
@@ -18,7 +21,7 @@ use super::delayed::BLOCKS_AHEAD;
 use super::{Space, TopAreasFile};
 use crate::buftree::{self, FileKey, Root};
 use crate::content::Content;
-use crate::free_map::{VBNS_PER_BLOCK, first_of, map_block_of, used_in};
+use crate::free_map::{VBNS_PER_BLOCK, clear_bits_from, first_of, map_block_of, used_in};
 use crate::logical::read_record;
 use crate::pointer::Pointer;
 use crate::reader::{self, Progress, Reader, Stop, Wait};
@@ -33,6 +36,8 @@ use zerocopy::little_endian::U64;
 const AREAS_PER_COUNT: u64 = 64;
 /// Areas that are tried by chance before one is looked for.
 const ANY_TRIES: usize = 64;
+/// Numbers that are put into the pool at a time, at least: a map block is looked through for many.
+const POOL_FILL_MIN: usize = 64;
 
 /// Numbers of an area that were taken, and that were released.
 type Change = (u32, u32);
@@ -50,8 +55,10 @@ pub(super) enum Areas {
 /// See the module.
 pub(super) struct KnownAreas {
     counted: Counted,
-    /// Areas whose free numbers are in the pool, in that order.
+    /// Areas that the pool has numbers of, in that order, and the one that it is filled from.
     out: VecDeque<u32>,
+    /// The first number of the last area in `out` that was not looked at; none if all were.
+    unseen: Option<u64>,
     /// What was not told yet.
     changes: BTreeMap<Fbn, Change>,
     /// What is tried, until the next commit.
@@ -73,8 +80,13 @@ enum Search {
 
 impl KnownAreas {
     fn new(sorted: Hbps) -> Self {
-        let (counted, out, changes) = (Counted::new(sorted), VecDeque::new(), BTreeMap::new());
-        Self { counted, out, changes, search: Search::Listed }
+        Self {
+            counted: Counted::new(sorted),
+            out: VecDeque::new(),
+            unseen: None,
+            changes: BTreeMap::new(),
+            search: Search::Listed,
+        }
     }
 
     /// Of a space in which nothing is in use.
@@ -265,8 +277,10 @@ impl<P: Pointer> Space<P> {
 
     /// The end of a consistency point: areas whose numbers are used up may be chosen again.
     pub fn put_back_areas(&mut self) {
-        let front = self.pool.front().map(|vbn| map_block_of(*vbn).get() as u32);
         let Areas::Known(known) = &mut self.areas else { return };
+        let unseen = known.unseen.map(P::Number::new);
+        let front = self.pool.front().copied().or(unseen);
+        let front = front.map(|vbn| map_block_of(vbn).get() as u32);
         while known.out.front().is_some_and(|area| Some(*area) != front) {
             known.out.pop_front();
         }
@@ -313,7 +327,6 @@ impl<P: Pointer> Space<P> {
 
     /// The area whose numbers are given next.
     fn pick_area(&mut self, reader: &Reader<'_>) -> Progress<u32> {
-        self.read_areas(reader)?;
         if self.choice == AreaChoice::Any
             && self.known().search == Search::Listed
             && let Some(area) = self.pick_any_area(reader)?
@@ -363,26 +376,44 @@ impl<P: Pointer> Space<P> {
     /// What to wait for. [`Stop::Contradiction`] when the space is full: promises (decision 9)
     /// make that impossible.
     pub fn fill_pool(&mut self, count: usize, reader: &Reader<'_>) -> Progress<()> {
+        self.read_areas(reader)?;
         while self.pool.len() < count {
-            let area = self.pick_area(reader)?;
-            let block = self.in_use(map_block(area), reader)?;
-            self.known().out.push_back(area);
-            let found = self.pool.len();
-            for vbn in super::clear_bits(&block, map_block(area)) {
+            let from = match self.known().unseen {
+                Some(unseen) => P::Number::new(unseen),
+                None => self.begin_area(reader)?,
+            };
+            let block = self.in_use(map_block_of(from), reader)?;
+            let wanted = count.max(self.pool.len() + POOL_FILL_MIN);
+            self.known().unseen = None;
+            for vbn in clear_bits_from(&block, from) {
+                if self.pool.len() >= wanted {
+                    self.known().unseen = Some(vbn.get());
+                    break;
+                }
                 if self.is_givable(vbn) {
                     self.give(vbn);
                     self.pool.push_back(vbn);
                 }
             }
-            let found = self.pool.len() - found;
-            if let Search::Each(next) = &mut self.known().search {
-                *next += 1;
-            }
-            if found > 0 {
-                self.picks.note(found as u64, VBNS_PER_BLOCK);
-            }
         }
         Ok(())
+    }
+
+    /// The first number of the area that the pool is filled from now.
+    fn begin_area(&mut self, reader: &Reader<'_>) -> Progress<P::Number> {
+        let area = self.pick_area(reader)?;
+        let free = self.count_area(map_block(area), reader)?;
+        let first = first_of::<P::Number>(map_block(area));
+        let known = self.known();
+        known.out.push_back(area);
+        known.unseen = Some(first.get());
+        if let Search::Each(next) = &mut known.search {
+            *next += 1;
+        }
+        if free > 0 {
+            self.picks.note(free.into(), VBNS_PER_BLOCK);
+        }
+        Ok(first)
     }
 
     /// A free number from the pool, taken.
@@ -426,6 +457,22 @@ impl<P: Pointer> Space<P> {
         }
         if let Areas::Known(known) = &mut self.areas {
             known.out.clear();
+            known.unseen = None;
+        }
+    }
+
+    /// Gives back memory that the consistency point needed: many volumes are idle most of the time.
+    pub(super) fn shrink(&mut self) {
+        if matches!(self.areas, Areas::Elsewhere) {
+            return; // those of an aggregate are in use all the time
+        }
+        self.given.shrink_to(POOL_FILL_MIN);
+        self.freed.shrink_to(POOL_FILL_MIN);
+        for queue in [&mut self.taken, &mut self.freeing, &mut self.pool] {
+            queue.shrink_to(POOL_FILL_MIN);
+        }
+        for list in [&mut self.released, &mut self.changes.0, &mut self.changes.1] {
+            list.shrink_to(POOL_FILL_MIN);
         }
     }
 

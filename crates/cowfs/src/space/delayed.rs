@@ -85,8 +85,8 @@ impl FreeCounts {
 
 /// The delayed frees of a space, beside their map.
 pub(super) struct Delayed<N> {
-    /// Pages by how many they have.
-    pages: Counted,
+    /// Pages by how many they have; none while no number is delayed.
+    pages: Option<Counted>,
     /// Released by the running consistency point, and not decided on.
     undecided: VecDeque<N>,
     /// What it decided to release. Apart until all is decided: who is run again after a wait must
@@ -100,18 +100,24 @@ pub(super) struct Delayed<N> {
 
 impl<N: BlockNumber> Delayed<N> {
     pub fn new() -> Self {
-        let pages = Counted::new(Hbps::new(SCORE_MAX));
         let (undecided, decided) = (VecDeque::new(), Vec::new());
-        Self { pages, undecided, decided, delays: None, counted_blocks: 0 }
+        Self { pages: None, undecided, decided, delays: None, counted_blocks: 0 }
     }
 
-    /// A consistency point has committed.
+    /// A consistency point has committed, and so many numbers are delayed.
     ///
     /// # Panics
     /// If it left work behind.
-    pub fn commit(&mut self) {
+    pub fn commit(&mut self, delayed_blocks: u64) {
         assert!(self.undecided.is_empty() && self.decided.is_empty(), "all frees were decided on");
         (self.delays, self.counted_blocks) = (None, 0);
+        if delayed_blocks == 0 {
+            *self = Self::new();
+        }
+    }
+
+    fn pages(&mut self) -> &mut Counted {
+        self.pages.get_or_insert_with(|| Counted::new(Hbps::new(SCORE_MAX)))
     }
 
     /// Whether the running consistency point delays frees: they are few for the pages they are of.
@@ -183,7 +189,7 @@ impl<P: Pointer> Space<P> {
             }
             self.free_counts.delayed += run as u64;
             self.delayed_blocks += run as u64;
-            self.delayed.pages.change(page as u32, before as u32, after as u32);
+            self.delayed.pages().change(page as u32, before as u32, after as u32);
         }
         Ok(())
     }
@@ -200,7 +206,7 @@ impl<P: Pointer> Space<P> {
     fn clear_fullest(&mut self, limits: &mut DelayLimits, reader: &Reader<'_>) -> Progress<()> {
         while limits.pages_max > 0 && self.delayed_blocks > 0 {
             let is_too_much = self.delayed_blocks > limits.delayed_max;
-            let Some(page) = self.delayed.pages.best(|_| true) else {
+            let Some(page) = self.delayed.pages().best(|_| true) else {
                 let may_count = self.delayed.counted_blocks < COUNTED_BLOCKS_PER_CP;
                 if (may_count || is_too_much) && self.count_pages(reader)? {
                     continue;
@@ -215,7 +221,7 @@ impl<P: Pointer> Space<P> {
             limits.pages_max -= 1;
             if delayed == 0 {
                 // The map is right and the counts are not.
-                self.delayed.pages = Counted::new(Hbps::new(SCORE_MAX));
+                self.delayed.pages = None;
                 continue;
             }
             self.clear(page, reader)?;
@@ -251,7 +257,7 @@ impl<P: Pointer> Space<P> {
         }
         let few = Stop::Contradiction("more frees are delayed than are counted");
         self.delayed_blocks = self.delayed_blocks.checked_sub(before).ok_or(few)?;
-        self.delayed.pages.change(page as u32, before as u32, 0);
+        self.delayed.pages().change(page as u32, before as u32, 0);
         self.free_counts.cleared += before;
         self.free_counts.pages += 1;
         Ok(())
@@ -260,7 +266,7 @@ impl<P: Pointer> Space<P> {
     /// Counts the pages of the next block of the map that has any; whether there was one.
     fn count_pages(&mut self, reader: &Reader<'_>) -> Progress<bool> {
         let pages = self.size_blocks.div_ceil(PAGE_NUMBERS).min(PAGES_MAX) as u32;
-        let Some(next) = self.delayed.pages.next_count(pages) else { return Ok(false) };
+        let Some(next) = self.delayed.pages().next_count(pages) else { return Ok(false) };
         let index = map_block(next.into());
         let dirty = self.delayed_map.dirty.range(index..).next().map(|(index, _)| *index);
         let on_media = self.delayed_map.next_present(index, reader)?;
@@ -269,13 +275,13 @@ impl<P: Pointer> Space<P> {
         let first = first.min(u64::from(pages)) as u32;
         let map = found.map(|index| self.delayed_map.read(index, reader)).transpose()?;
         if first > next {
-            self.delayed.pages.count(pages, first - next, 0);
+            self.delayed.pages().count(pages, first - next, 0);
         }
         let end = first.saturating_add(PAGES_PER_BLOCK as u32).min(pages);
         for page in first..end {
             let score =
                 map.as_ref().map_or(0, |map| used_in(map, numbers_of::<P::Number>(page.into())));
-            self.delayed.pages.count(pages, 1, score as u32);
+            self.delayed.pages().count(pages, 1, score as u32);
         }
         self.delayed.counted_blocks += 1;
         Ok(true)

@@ -22,7 +22,7 @@ pub(super) fn tiny(world: &SimulatedWorld, kind: RaidKind, volumes: usize) -> No
     for volume in 0..volumes {
         let request =
             VolumeRequest::new(&format!("v{volume}"), "a1", TINY_DISK_BLOCKS * DISKS as u64);
-        node.wait(|done| node.engine.create_volume(request, done)).unwrap();
+        node.wait(|done| node.engine.create_volumes(request, done)).unwrap();
     }
     node
 }
@@ -121,7 +121,7 @@ fn a_full_volume_takes_more_when_it_is_larger_and_less_when_it_is_smaller() {
     let world = SimulatedWorld::new(11);
     let node = tiny(&world, RaidKind::Raid4, 1);
     let request = VolumeRequest::new("home", "a1", SMALL_BLOCKS);
-    node.wait(|done| node.engine.create_volume(request, done)).unwrap();
+    node.wait(|done| node.engine.create_volumes(request, done)).unwrap();
     let resize = |node: &Node, blocks: u64| {
         node.wait(|done| node.engine.resize_volume("home", blocks, done))
     };
@@ -192,7 +192,7 @@ fn volumes_are_refused_before_the_aggregate_has_no_room_for_their_roots() {
     let mut made = 0;
     let refusal = loop {
         let request = VolumeRequest::new(&format!("w{made}"), "a1", 1024);
-        match node.wait(|done| node.engine.create_volume(request, done)) {
+        match node.wait(|done| node.engine.create_volumes(request, done)) {
             Ok(()) => made += 1,
             Err(error) => break error,
         }
@@ -289,7 +289,7 @@ fn snapshots_fill_what_there_is_and_are_refused_then() {
         let node = tiny(&world, RaidKind::Raid4, usize::from(volume != "a1"));
         if volume == "small" {
             let request = VolumeRequest::new("small", "a1", 1024);
-            node.wait(|done| node.engine.create_volume(request, done)).unwrap();
+            node.wait(|done| node.engine.create_volumes(request, done)).unwrap();
         }
         let root = node.root(volume);
         node.write_file(root, "kept", content(1, 1 << 20));
@@ -464,7 +464,7 @@ fn regression_a_volume_is_restored_after_everything_was_removed() {
     let world = SimulatedWorld::new(12);
     let node = tiny(&world, RaidKind::None, 1);
     let request = VolumeRequest::new("small", "a1", 1024);
-    node.wait(|done| node.engine.create_volume(request, done)).unwrap();
+    node.wait(|done| node.engine.create_volumes(request, done)).unwrap();
     let root = node.root("small");
     let name = |number: u64| format!("a file with a long name, number {number}");
     for number in 0..6000 {

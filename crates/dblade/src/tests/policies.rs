@@ -22,7 +22,7 @@ fn set(node: &Node, volume: &str, reallocation: Reallocation) -> Result<(), Engi
 #[test]
 fn whether_reads_reallocate_is_kept_over_power_cuts() {
     let node = Node::create(&SimulatedWorld::new(51), RaidKind::Raid4, false);
-    node.wait(|done| node.engine.create_volume(off("kept"), done)).unwrap();
+    node.wait(|done| node.engine.create_volumes(off("kept"), done)).unwrap();
     let of_both = |node: &Node| (reallocation(node, "home"), reallocation(node, "kept"));
     assert_eq!(of_both(&node), (Reallocation::Auto, Reallocation::Off));
     let (node, _) = Node::open(&node.power_cut());

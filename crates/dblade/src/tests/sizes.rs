@@ -22,7 +22,7 @@ fn huge(world: &SimulatedWorld, kind: RaidKind, traditional: bool, tuning: Tunin
     node.wait(|done| node.engine.create_aggregate(request, done)).unwrap();
     if !traditional {
         let request = VolumeRequest::new("home", "a1", 1 << 34);
-        node.wait(|done| node.engine.create_volume(request, done)).unwrap();
+        node.wait(|done| node.engine.create_volumes(request, done)).unwrap();
     }
     node
 }

@@ -176,10 +176,10 @@ fn a_policy_is_chosen_at_birth_and_none_leaves_what_moved() {
         tiering: Tiering { policy: TieringPolicy::Auto, cooling_days: Some(1) },
         ..VolumeRequest::new("kept", "a1", 4096)
     };
-    let refused = node.wait(|done| node.engine.create_volume(request.clone(), done));
+    let refused = node.wait(|done| node.engine.create_volumes(request.clone(), done));
     assert!(refused.unwrap_err().to_string().contains("2 to 183 days, not 1"));
     let request = VolumeRequest { tiering: cooling(TieringPolicy::Auto), ..request };
-    node.wait(|done| node.engine.create_volume(request, done)).unwrap();
+    node.wait(|done| node.engine.create_volumes(request, done)).unwrap();
     let kept = |node: &Node| node.engine.volume_named("kept").unwrap();
     node.write_file(node.root("kept"), "file", content(1, 100 * 4096));
     node.write_file(node.root("home"), "file", content(2, 100 * 4096));

@@ -15,7 +15,7 @@ fn create_other(node: &Node) {
 
 fn create_in_other(node: &Node, name: &str) -> Result<(), EngineError> {
     let request = VolumeRequest::new(name, "a2", 8192);
-    node.wait(|done| node.engine.create_volume(request, done))
+    node.wait(|done| node.engine.create_volumes(request, done))
 }
 
 fn open_first(node: &Node) {
@@ -147,7 +147,7 @@ fn a_volume_that_is_renamed_keeps_its_handles_and_its_name_through_a_power_cut()
     let refused = rename(&node, "home", "other").unwrap_err();
     assert!(matches!(refused, EngineError::NotFound { .. }), "{refused}");
     // The old name is free.
-    node.wait(|done| node.engine.create_volume(VolumeRequest::new("home", "a1", 4096), done))
+    node.wait(|done| node.engine.create_volumes(VolumeRequest::new("home", "a1", 4096), done))
         .unwrap();
     for (from, to) in [("home", "work"), ("work", "home")] {
         let refused = rename(&node, from, to).unwrap_err();
@@ -212,4 +212,39 @@ fn the_name_of_a_volume_that_is_away_is_nobodys_new_name() {
         node.settle();
     }
     assert!(rename(&node, "home", "other").is_err(), "it is away");
+}
+
+/// Made in one consistency point. One that cannot be made costs nothing but the request.
+#[test]
+fn volumes_that_are_made_together_are_all_made_or_none() {
+    let world = SimulatedWorld::new(12);
+    let node = Node::create(&world, RaidKind::Raid4, false);
+    let create = |node: &Node, names: &[&str]| {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        let request = VolumeRequest { names, ..VolumeRequest::new("", "a1", 4096) };
+        node.wait(|done| node.engine.create_volumes(request, done))
+    };
+    create(&node, &["b", "a", "c"]).unwrap();
+    let before = names(&node);
+    assert_eq!(before, ["a", "b", "c", "home"].map(plain));
+    let long = "x".repeat(300);
+    for wrong in [["d", "home"], ["d", "a"], ["d", &long]] {
+        create(&node, &wrong).unwrap_err();
+        assert_eq!(names(&node), before);
+    }
+    let roots: Vec<FileHandle> = before.iter().map(|name| node.root(&name.0)).collect();
+    for (number, root) in roots.iter().enumerate() {
+        node.write_file(*root, "file", content(number as u64, 9_000));
+    }
+    let (node, _) = Node::open(&node.power_cut());
+    assert_eq!(names(&node), before);
+    for (number, root) in roots.iter().enumerate() {
+        assert_eq!(node.read_file(*root, "file").unwrap(), content(number as u64, 9_000));
+    }
+    // There is no room for so many, though there is for some of them.
+    let many: Vec<String> = (0..1000).map(|number| format!("v{number}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let refused = create(&node, &many).unwrap_err().to_string();
+    assert!(refused.contains("996 volumes more"), "{refused}");
+    assert_eq!(names(&node), before);
 }

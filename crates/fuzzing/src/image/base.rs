@@ -102,7 +102,7 @@ fn make(kind: &Kind) -> Base {
             root: (0, 0, 0o777),
             ..VolumeRequest::new(volume, "a1", VOLUME_BLOCKS)
         };
-        let made = node.wait("create volume", |done| node.engine.create_volume(request, done));
+        let made = node.wait("create volume", |done| node.engine.create_volumes(request, done));
         assert!(made.is_ok(), "{made:?}");
     }
     fill(&node, volume, kind);

@@ -61,7 +61,7 @@ impl Node {
 
     pub fn create_volume(&self, name: &str) -> Result<(), EngineError> {
         let request = VolumeRequest::new(name, "a1", 8192);
-        self.wait(|done| self.engine.create_volume(request, done))
+        self.wait(|done| self.engine.create_volumes(request, done))
     }
 
     pub fn disks(&self) -> Vec<Arc<dyn Disk>> {

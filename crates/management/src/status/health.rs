@@ -579,7 +579,7 @@ mod tests {
         let create = AggregateCreate::new("a1", disks, RaidKind::None);
         node.aggregate_create(&create).unwrap();
         let create = VolumeCreate {
-            name: "home".to_owned(),
+            names: vec!["home".to_owned()],
             aggregate: "a1".to_owned(),
             size_bytes: 1 << 24,
             owner: None,
@@ -589,7 +589,7 @@ mod tests {
             reallocate: Reallocation::Auto,
             dry_run: false,
         };
-        let mut info = node.volume_create(&create).unwrap();
+        let mut info = node.volume_create(&create).unwrap().remove(0);
         info.available_bytes = 0;
         info.lacking_feature = Some("later".to_owned());
         for (state, words) in

@@ -32,9 +32,15 @@ fn check_tiering(message: &str, name: &str, tiering: Tiering) -> Result<(), Admi
 }
 
 impl Volumes {
-    pub(crate) fn create_volume(&self, wanted: &VolumeCreate) -> Result<VolumeInfo, AdminError> {
+    pub(crate) fn create_volumes(
+        &self,
+        wanted: &VolumeCreate,
+    ) -> Result<Vec<VolumeInfo>, AdminError> {
+        let [first, ..] = &wanted.names[..] else { return Ok(Vec::new()) };
         let _turn = self.node.turn();
-        self.check_name_free(&wanted.name, None, || taken("volume", &wanted.name))?;
+        for name in &wanted.names {
+            self.check_name_free(name, None, || taken("volume", name))?;
+        }
         let aggregates = self.aggregates.aggregate_list();
         let found = aggregates.iter().find(|aggregate| aggregate.name == wanted.aggregate);
         let Some(aggregate) = found else {
@@ -47,16 +53,17 @@ impl Volumes {
         check_takes_volumes(aggregate)?;
         let mut rules = Vec::new();
         for rule in &wanted.exports {
-            add_rule(&wanted.name, &mut rules, *rule, None)?;
+            add_rule(first, &mut rules, *rule, None)?;
         }
-        check_rules_count(CREATE, &wanted.name, &rules)?;
-        check_tiering(CREATE, &wanted.name, stored_tiering(wanted))?;
+        check_rules_count(CREATE, first, &rules)?;
+        check_tiering(CREATE, first, stored_tiering(wanted))?;
         if wanted.dry_run {
-            return Ok(self.planned(wanted, aggregate));
+            let planned = |name: &String| self.planned(name, wanted, aggregate);
+            return Ok(wanted.names.iter().map(planned).collect());
         }
         let owner = wanted.owner.unwrap_or(ROOT_OWNER);
         let create = VolumeRequest {
-            name: wanted.name.clone(),
+            names: wanted.names.clone(),
             aggregate: wanted.aggregate.clone(),
             size_blocks: wanted.size_bytes.div_ceil(BLOCK_SIZE_U64),
             root: (owner.uid, owner.gid, ROOT_MODE),
@@ -65,11 +72,19 @@ impl Volumes {
             reallocation: stored_reallocation(wanted.reallocate),
         };
         let engine = &self.node.engine;
-        self.node.waits.request(CREATE, &wanted.name, |done| engine.create_volume(create, done))?;
-        let volume = self.find(CREATE, &wanted.name)?;
-        exports::publish(&*self.node.front_ends, &volume);
-        tracing::info!(volume = wanted.name, aggregate = wanted.aggregate, "volume created");
-        Ok(self.volume_info(&volume))
+        self.node.waits.request(CREATE, first, |done| engine.create_volumes(create, done))?;
+        let made = |name: &String| {
+            let volume = self.find(CREATE, name)?;
+            exports::publish(&*self.node.front_ends, &volume);
+            tracing::info!(volume = name, aggregate = wanted.aggregate, "volume created");
+            // Nobody has seen it: it has no snapshot, and the owner that was asked for.
+            Ok(VolumeInfo {
+                owner,
+                exports: exports::from_records(name, &volume.exports()),
+                ..Self::glimpse(&volume)
+            })
+        };
+        wanted.names.iter().map(made).collect()
     }
 
     pub(crate) fn set_volume(&self, wanted: &VolumeSet) -> Result<VolumeInfo, AdminError> {

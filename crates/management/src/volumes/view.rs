@@ -11,10 +11,15 @@ use units::BLOCK_SIZE_U64;
 /// Owner of a new volume's root directory, unless another is named.
 pub(crate) const ROOT_OWNER: Owner = Owner { uid: 0, gid: 0 };
 impl Volumes {
-    /// How a volume would be.
-    pub(crate) fn planned(&self, wanted: &VolumeCreate, aggregate: &AggregateInfo) -> VolumeInfo {
+    /// How a volume of this name would be.
+    pub(crate) fn planned(
+        &self,
+        name: &str,
+        wanted: &VolumeCreate,
+        aggregate: &AggregateInfo,
+    ) -> VolumeInfo {
         VolumeInfo {
-            name: wanted.name.clone(),
+            name: name.to_owned(),
             id: 0,
             aggregate: wanted.aggregate.clone(),
             state: VolumeState::Online,

@@ -74,7 +74,7 @@ impl Life<'_> {
         };
         self.machine.trace.note(format!("create volume {name} of {} blocks", plan.size_blocks));
         let engine = &self.machine.engine;
-        let promise = promise(|done| engine.create_volume(request, done));
+        let promise = promise(|done| engine.create_volumes(request, done));
         self.change = Some(Change::Create(name, plan, promise));
     }
 

@@ -88,7 +88,7 @@ impl FrontLife<'_> {
             root: (0, 0, ROOT_MODE),
             ..VolumeRequest::new(VOLUME, AGGREGATE, VOLUME_BLOCKS)
         };
-        let made = promise(|done| self.machine.engine.create_volume(request, done));
+        let made = promise(|done| self.machine.engine.create_volumes(request, done));
         let made = self.machine.wait("create volume", &made)?;
         made.map_err(|error| self.machine.refused("create volume", &error.to_string()))?;
         let root = promise(|done| {

@@ -242,14 +242,16 @@ impl Expected {
     }
 
     fn create(&mut self, wanted: &VolumeCreate) -> Result<(), Code> {
-        if self.volumes.contains_key(&wanted.name) {
+        if wanted.names.iter().any(|name| self.volumes.contains_key(name)) {
             return Err(Code::Conflict);
         }
         self.check_aggregate(&wanted.aggregate)?;
         let mut rules = Vec::new();
         wanted.exports.iter().try_for_each(|rule| add_rule(&mut rules, *rule, None))?;
         check_days(wanted.tiering_policy, wanted.tiering_minimum_cooling_days)?;
-        self.volumes.insert(wanted.name.clone(), ExpectedVolume::new(wanted));
+        for name in &wanted.names {
+            self.volumes.insert(name.clone(), ExpectedVolume::new(wanted));
+        }
         Ok(())
     }
 
@@ -386,7 +388,7 @@ mod tests {
 
     fn create(name: &str) -> Request {
         Request::VolumeCreate(VolumeCreate {
-            name: name.to_owned(),
+            names: vec![name.to_owned()],
             aggregate: AGGREGATE.to_owned(),
             size_bytes: 1 << 24,
             owner: None,

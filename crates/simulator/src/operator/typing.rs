@@ -7,7 +7,7 @@ use super::expected::{Expected, WORKED_ON, is_worked_on};
 use super::jobs::JobBook;
 use crate::machine::AGGREGATE;
 use crate::seed::choices::Choices;
-use admin_api::requests::VOLUME_BYTES_MIN;
+use admin_api::creation::VOLUME_BYTES_MIN;
 use admin_api::{
     Access, AggregateAdd, AggregateSet, DiskClear, DiskFail, DiskReplace, DiskZero, ExportAdd,
     ExportRemove, ExportRule, GroupRemove, JobAction, JobChange, MapShow, MountCreate, MountRemove,
@@ -175,15 +175,23 @@ impl Typist<'_> {
     }
 
     fn volume_create(&mut self) -> VolumeCreate {
-        let name = match self.choices.chance(50) {
+        let mut names = vec![match self.choices.chance(50) {
             true => self.any(&WORKED_ON),
             false => self.any(&QUIET),
-        };
-        let has_owner = !is_worked_on(&name) && self.choices.chance(40);
+        }];
+        let has_owner = !is_worked_on(&names[0]) && self.choices.chance(40);
+        // Some of those may be there: then none is made.
+        while !is_worked_on(&names[0]) && self.choices.chance(30) {
+            let name = self.any(&QUIET);
+            if names.contains(&name) {
+                break;
+            }
+            names.push(name);
+        }
         let policy = self.choices.pick(&POLICIES);
         let exports = (0..self.choices.below(3)).map(|_| self.rule()).collect();
         VolumeCreate {
-            name,
+            names,
             aggregate: self.aggregate(),
             size_bytes: VOLUME_BYTES_MIN * (1 + self.choices.below(4)),
             owner: has_owner.then_some(Owner { uid: 7, gid: 8 }),

@@ -25,8 +25,8 @@ pub(super) fn same<T: PartialEq + Debug>(what: &str, expected: &T, shown: &T) ->
 pub(super) fn check(expected: &Expected, request: &Request, reply: &Reply) -> Checked {
     match reply {
         _ if is_dry(request) => Ok(()),
-        Reply::VolumeCreate(info)
-        | Reply::VolumeShow(info)
+        Reply::VolumeCreate(made) => made.iter().try_for_each(|info| check_named(expected, info)),
+        Reply::VolumeShow(info)
         | Reply::VolumeSet(info)
         | Reply::VolumeResize(info)
         | Reply::VolumeRename(info)

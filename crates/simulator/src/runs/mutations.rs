@@ -91,6 +91,7 @@ pub fn lives_of(rule: Rule) -> Lives {
     let operator = matches!(
         rule,
         Rule::ResizeForgotten
+            | Rule::LastVolumeForgotten
             | Rule::RenameForgotten
             | Rule::DeletionUnnoted
             | Rule::DiskNameUnnoted

@@ -124,7 +124,7 @@ impl Node {
         self.command("make an aggregate", |done| self.engine.create_aggregate(request, done))?;
         for name in [OWN, SHARED] {
             let volume = VolumeRequest::new(name, AGGREGATE, volume_blocks);
-            self.command("make a volume", |done| self.engine.create_volume(volume, done))?;
+            self.command("make a volume", |done| self.engine.create_volumes(volume, done))?;
         }
         Ok(())
     }

@@ -11,7 +11,7 @@
 //! - No block that the image before had is another block's in the next image.
 
 use super::model::{Files, Model, NaiveVolume, Witness};
-use crate::lifecycle::{self, NewVolume};
+use crate::lifecycle::{self, NewVolumes};
 use crate::{Birth, FlexibleVolume, SnapshotRequest};
 use affinity::{Access, Outcome};
 use aggregate::test_support::{BlocksInUse, Rig, find_blocks};
@@ -122,7 +122,8 @@ impl Twin {
         let noted = Arc::clone(&made);
         let outcome = self.act(move |scope| {
             let (tiering, reallocation) = (Tiering::default(), Reallocation::default());
-            let new = NewVolume { name: &name, size_blocks, exports: &[], tiering, reallocation };
+            let names = std::slice::from_ref(&name);
+            let new = NewVolumes { names, size_blocks, exports: &[], tiering, reallocation };
             let shared = Arc::clone(&scope.aggregate.parts.shared);
             let known = |scope: &mut FreezeScope<'_, '_>| {
                 let side = scope.block_side();
@@ -131,7 +132,8 @@ impl Twin {
             };
             let before = known(scope);
             let outcome = lifecycle::create_flexible(scope, &new, &world, |_, _| ());
-            let volume = outcome.inspect_err(|_| assert_eq!(known(scope), before))?.1;
+            let mut made = outcome.inspect_err(|_| assert_eq!(known(scope), before))?;
+            let (_, volume) = made.pop().expect("one was asked for");
             let (name, id) = (name.clone(), volume.front.id);
             let naive = NaiveVolume { name, size_blocks, ..NaiveVolume::default() };
             model.change(|volumes| volumes.insert(id, naive));

@@ -151,6 +151,28 @@ fn lost_pages_cost_a_look_and_no_number() {
     assert!(rig.take(1).is_err());
 }
 
+/// Each volume of hundreds kept the free numbers of a whole area: 832 KiB.
+#[test]
+fn a_volume_that_does_nothing_keeps_few_numbers() {
+    let mut rig = Rig::new();
+    rig.take(40_000).expect("there is room");
+    rig.commit();
+    rig.space.shrink();
+    let space = &rig.space;
+    assert!(space.pool.len() < POOL_FILL_MIN && space.given.len() == space.pool.len());
+    let kept = [
+        space.pool.capacity(),
+        space.given.capacity(),
+        space.freed.capacity(),
+        space.taken.capacity(),
+        space.changes.0.capacity(),
+    ];
+    assert!(kept.iter().all(|capacity| *capacity <= 4 * POOL_FILL_MIN), "{kept:?}");
+    // The area is gone through from where that left it.
+    let next = rig.take(1).expect("there is room")[0];
+    assert!(rig.used.contains(&Pvbn(next.get() - 1)), "{next} is next in its area");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 

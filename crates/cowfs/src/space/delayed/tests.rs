@@ -56,7 +56,7 @@ impl Rig {
         self.delayed = candidates.difference(&released).copied().collect();
         // Nothing is written here.
         self.space.freed.clear();
-        self.space.delayed.commit();
+        self.space.delayed.commit(self.space.delayed_blocks);
         self.space.put_back_areas();
         self.space.search_again();
         self.check();
@@ -224,7 +224,7 @@ fn pages_beyond_those_that_are_counted() {
         space.delay_frees(&mut limits, &reader).expect("nothing is waited for");
         let released = space.drain_released();
         space.freed.clear();
-        space.delayed.commit();
+        space.delayed.commit(space.delayed_blocks);
         released
     };
     let near = [Pvbn(3), Pvbn(far - 1)];

@@ -88,7 +88,7 @@ impl Neighbour {
                 root: (0, 0, root_mode),
                 ..VolumeRequest::new(&volume, &name, VOLUME_BLOCKS)
             };
-            let made = promise(|done| machine.engine.create_volume(request, done));
+            let made = promise(|done| machine.engine.create_volumes(request, done));
             let made = machine.wait("create a neighbour's volume", &made)?;
             made.map_err(|error| refused("create a neighbour's volume", &error))?;
         }

@@ -1,0 +1,139 @@
+//! Volumes that are to be made.
+//!
+//! Invariants and failures: as those of [`crate::requests`].
+
+use crate::AdminError;
+use crate::exports::{EXPORT_RULES_MAX, ExportRule, ID_MAX};
+use crate::names::validate_name;
+use crate::policies::{Reallocation, TieringPolicy};
+use crate::requests::{Owner, Validate};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use units::ByteSize;
+
+/// Smallest volume: room for its metadata and some files.
+pub const VOLUME_BYTES_MIN: u64 = 16 << 20;
+/// Largest volume: 64 PiB, the size to design for.
+pub const VOLUME_BYTES_MAX: u64 = 64 << 50;
+/// Volumes made with one request: as many as an aggregate can have.
+pub const VOLUMES_CREATED_MAX: usize = 1000;
+
+/// Makes volumes, alike but for their names: all of them or none.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeCreate {
+    /// Their names, no two the same; one to [`VOLUMES_CREATED_MAX`].
+    pub names: Vec<String>,
+    /// The aggregate that they live in.
+    pub aggregate: String,
+    /// The size of each. Volumes are thin: the sum may exceed the aggregate.
+    pub size_bytes: u64,
+    /// Who owns their root directories; root if not given.
+    pub owner: Option<Owner>,
+    /// Who may mount them over NFS.
+    #[serde(default)]
+    pub exports: Vec<ExportRule>,
+    /// Which of their blocks lie in object stores.
+    #[serde(default)]
+    pub tiering_policy: TieringPolicy,
+    /// Days after which a block is cold; the policy's if not given.
+    #[serde(default)]
+    pub tiering_minimum_cooling_days: Option<u16>,
+    /// Whether reads reallocate.
+    #[serde(default)]
+    pub reallocate: Reallocation,
+    /// Only say what would be done.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+impl Validate for VolumeCreate {
+    fn validate(&self) -> Result<(), AdminError> {
+        let message = "cannot create volume";
+        let first = self.names.first().map_or("", String::as_str);
+        let count = self.names.len();
+        if !(1..=VOLUMES_CREATED_MAX).contains(&count) {
+            let cause =
+                format!("{count} names are given; 1 to {VOLUMES_CREATED_MAX} can be at a time");
+            return Err(AdminError::usage(message, first).because(cause));
+        }
+        let mut names = BTreeSet::new();
+        for name in &self.names {
+            validate_name("volume", name)?;
+            if !names.insert(name) {
+                return Err(AdminError::usage(message, name).because("it is named twice"));
+            }
+        }
+        validate_name("aggregate", &self.aggregate)?;
+        validate_volume_size(message, first, self.size_bytes)?;
+        let ids = self.owner.map(|owner| [owner.uid, owner.gid]).into_iter().flatten();
+        if let Some(id) = ids.into_iter().find(|id| *id > ID_MAX) {
+            let cause = format!("{id} is no number of a user or group (0 to {ID_MAX})");
+            return Err(AdminError::usage(message, first).because(cause));
+        }
+        if self.exports.len() > EXPORT_RULES_MAX {
+            let error = AdminError::usage(message, first);
+            return Err(error.because(format!("at most {EXPORT_RULES_MAX} export rules")));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a volume may have this size.
+pub(crate) fn validate_volume_size(
+    message: &str,
+    name: &str,
+    size_bytes: u64,
+) -> Result<(), AdminError> {
+    if (VOLUME_BYTES_MIN..=VOLUME_BYTES_MAX).contains(&size_bytes) {
+        return Ok(());
+    }
+    Err(AdminError::usage(message, name).because(format!(
+        "its size is {}; sizes from {} to {} are possible",
+        ByteSize(size_bytes),
+        ByteSize(VOLUME_BYTES_MIN),
+        ByteSize(VOLUME_BYTES_MAX)
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn volume(size_bytes: u64) -> VolumeCreate {
+        VolumeCreate {
+            names: vec!["home".to_owned()],
+            aggregate: "a1".to_owned(),
+            size_bytes,
+            owner: None,
+            exports: Vec::new(),
+            tiering_policy: TieringPolicy::None,
+            tiering_minimum_cooling_days: None,
+            reallocate: Reallocation::Auto,
+            dry_run: false,
+        }
+    }
+
+    #[test]
+    fn volumes_have_a_size_within_limits() {
+        assert!(volume(VOLUME_BYTES_MIN).validate().is_ok());
+        assert!(volume(VOLUME_BYTES_MAX).validate().is_ok());
+        assert!(volume(VOLUME_BYTES_MIN - 1).validate().is_err());
+        assert!(volume(VOLUME_BYTES_MAX + 1).validate().is_err());
+    }
+
+    #[test]
+    fn volumes_are_made_many_at_a_time_each_with_a_name_of_its_own() {
+        let cause = |names: Vec<String>| {
+            let wanted = VolumeCreate { names, ..volume(VOLUME_BYTES_MIN) };
+            wanted.validate().err().map(|error| error.cause.join("; "))
+        };
+        let numbered = |count| (0..count).map(|number| format!("v{number}")).collect();
+        assert_eq!(cause(numbered(VOLUMES_CREATED_MAX)), None);
+        assert!(cause(numbered(VOLUMES_CREATED_MAX + 1)).unwrap().contains("1001 names"));
+        assert!(cause(numbered(0)).unwrap().contains("0 names"));
+        let twice = ["a", "b", "a"].map(str::to_owned).to_vec();
+        assert!(cause(twice).unwrap().contains("named twice"));
+        assert!(cause(vec!["a".to_owned(), "a/b".to_owned()]).is_some());
+    }
+}

@@ -2,7 +2,7 @@
 
 use crate::flight::Flight;
 use crate::machine::Machine;
-use crate::node::{BenchError, Node, wait};
+use crate::node::{BenchError, Node, NodePlan, wait};
 use crate::numbers::Numbers;
 use crate::raw::RawFile;
 use crate::summary::{Beside, Report, Role, Row, Series, Unit};
@@ -53,7 +53,9 @@ pub fn engine(bench: &EngineBench, progress: &mut dyn FnMut(&str)) -> Result<Rep
     let machine = Machine::here();
     progress("making an aggregate");
     let disk_bytes = (bench.file.0 * 2).max(1 << 30);
-    let node = Node::start(&bench.directory, disk_bytes, bench.memory.0, bench.workers)?;
+    let (memory_bytes, workers) = (bench.memory.0, bench.workers);
+    let plan = NodePlan { disk_bytes, memory_bytes, workers, traditional: false };
+    let node = Node::start(&bench.directory, plan)?;
     let loads = Loads { node: &node, bench, clock: SystemClock };
     let root = wait(|done: Done<_>| {
         node.service.root(&Caller::root(), calls::Root { name: "bench".to_owned() }, done)

@@ -12,6 +12,7 @@
 //! | [`compare_streams`] | the same beside nfs-ganesha on XFS and on btrfs |
 //! | [`compare_local`] | the same on a mount of ours, beside XFS and btrfs on loop devices |
 //! | [`freespace()`] | what the choice of free space costs drives, modelled, beside FreeSpace |
+//! | [`flexvol()`] | a flexible volume beside a traditional one, as in FlexVol section 5 |
 //! | [`model()`] | the engine on more cores and disks than this machine has, in modelled time |
 //! | [`run_operation`] | single operations, for tools that count instructions |
 //!
@@ -24,6 +25,7 @@
 mod big;
 mod buffer;
 mod engine;
+mod flexvol;
 mod flight;
 mod freespace;
 mod fuse;
@@ -51,6 +53,7 @@ mod tools;
 
 pub use big::{BigBench, BigFigure, BigLoad, big};
 pub use engine::{EngineBench, engine};
+pub use flexvol::{FlexvolBench, FlexvolFigure, flexvol};
 pub use freespace::{FreespaceBench, FreespaceFigure, freespace};
 pub use fuse::fuse;
 pub use latency::Latencies;

@@ -127,14 +127,21 @@ pub(crate) fn wait<T: Send + 'static>(start: impl FnOnce(Box<dyn FnOnce(T) + Sen
     }
 }
 
+/// What an engine is made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NodePlan {
+    /// The size of each disk.
+    pub disk_bytes: u64,
+    pub memory_bytes: u64,
+    pub workers: usize,
+    /// Whether the aggregate is a traditional volume.
+    pub traditional: bool,
+}
+
 impl Node {
     /// An engine with one raid4 aggregate and one volume called `bench`.
-    pub fn start(
-        directory: &Path,
-        disk_bytes: u64,
-        memory_bytes: u64,
-        workers: usize,
-    ) -> Result<Self, BenchError> {
+    pub fn start(directory: &Path, plan: NodePlan) -> Result<Self, BenchError> {
+        let NodePlan { disk_bytes, memory_bytes, workers, traditional } = plan;
         let system = |what| move |error| BenchError::System { what, error };
         std::fs::create_dir_all(directory).map_err(system("cannot make the directory"))?;
         let opener = platform::linux::DiskOpener::new(IoEngineKind::Automatic);
@@ -161,8 +168,12 @@ impl Node {
         let directory = directory.to_owned();
         let node = Self { engine, service, directory, threads, stopping };
         let kind = RaidKind::Raid4;
-        let request = CreateAggregate { force: true, ..CreateAggregate::new("bench", kind, disks) };
+        let request = CreateAggregate::new("bench", kind, disks);
+        let request = CreateAggregate { force: true, traditional, ..request };
         wait(|done| node.engine.create_aggregate(request, done))?;
+        if traditional {
+            return Ok(node);
+        }
         let size_blocks = disk_bytes / BLOCK_SIZE_U64 * (DISKS as u64 - 1);
         let volume = VolumeRequest::new("bench", "bench", size_blocks);
         wait(|done| node.engine.create_volumes(volume, done))?;

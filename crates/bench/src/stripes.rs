@@ -3,7 +3,7 @@
 //! 3.3.1).
 
 use crate::flight::Flight;
-use crate::node::{BenchError, Node, wait};
+use crate::node::{BenchError, Node, NodePlan, wait};
 use crate::numbers::Numbers;
 use crate::raid::RaidBench;
 use crate::summary::{Row, Series, Unit};
@@ -32,7 +32,9 @@ struct Load<'a> {
 
 /// The shares, of as many rounds as the bench has.
 pub(crate) fn stripes(bench: &RaidBench) -> Result<Vec<Row>, BenchError> {
-    let node = Node::start(&bench.directory, bench.disk.0, MEMORY_BYTES, WORKERS)?;
+    let (disk_bytes, memory_bytes, workers) = (bench.disk.0, MEMORY_BYTES, WORKERS);
+    let plan = NodePlan { disk_bytes, memory_bytes, workers, traditional: false };
+    let node = Node::start(&bench.directory, plan)?;
     let file = make(&node)?;
     let Some(aggregate) = node.engine.aggregate_named("bench") else {
         unreachable!("the node has made it")

@@ -20,9 +20,9 @@ use units::ByteSize;
 
 pub use bench::{
     BenchBigArguments, BenchCommand, BenchCompareCommand, BenchEngineArguments,
-    BenchFreespaceArguments, BenchFuseArguments, BenchModelArguments, BenchNfsArguments,
-    BenchNodeArguments, BenchRaidArguments, BenchStartArguments, BenchStreamsArguments,
-    ModelMedium,
+    BenchFlexvolArguments, BenchFreespaceArguments, BenchFuseArguments, BenchModelArguments,
+    BenchNfsArguments, BenchNodeArguments, BenchRaidArguments, BenchStartArguments,
+    BenchStreamsArguments, ModelMedium,
 };
 pub use check::CheckCommand;
 pub use description::{CompletionArguments, ManualArguments, Shell};

@@ -36,10 +36,11 @@ pub mod transport;
 
 pub use arguments::{
     BenchBigArguments, BenchCommand, BenchCompareCommand, BenchEngineArguments,
-    BenchFreespaceArguments, BenchFuseArguments, BenchModelArguments, BenchNfsArguments,
-    BenchNodeArguments, BenchRaidArguments, BenchStartArguments, BenchStreamsArguments,
-    CheckCommand, Cli, ClientCommand, Command, CompletionArguments, InitArguments, JobCommand,
-    LogFormat, ManualArguments, ModelMedium, Options, ServeArguments, Shell,
+    BenchFlexvolArguments, BenchFreespaceArguments, BenchFuseArguments, BenchModelArguments,
+    BenchNfsArguments, BenchNodeArguments, BenchRaidArguments, BenchStartArguments,
+    BenchStreamsArguments, CheckCommand, Cli, ClientCommand, Command, CompletionArguments,
+    InitArguments, JobCommand, LogFormat, ManualArguments, ModelMedium, Options, ServeArguments,
+    Shell,
 };
 pub use commands::run;
 pub use terminal::Terminal;

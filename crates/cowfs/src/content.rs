@@ -6,12 +6,11 @@
 //!
 //! Invariants: for data the checksum is the CRC32C of the bytes.
 
-use crate::pointer::Pointer;
 use ondisk::identity::crc32c;
 use ondisk::inode::{INODE_SIZE, INODES_PER_BLOCK, PAYLOAD_SIZE};
 use ondisk::pointer::DualPointer;
 use ondisk::records::{SNAPSHOTS_PER_BLOCK, SnapshotRecord};
-use units::{BLOCK_SIZE, Block, Pvbn};
+use units::{BLOCK_SIZE, Block};
 
 /// What a block of a volume holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,20 +70,16 @@ fn mask_inode(inode: &mut [u8]) {
 
 fn mask(pointers: &mut [u8]) {
     debug_assert!(pointers.len() <= BLOCK_SIZE);
-    for bytes in pointers.chunks_exact_mut(DualPointer::SIZE) {
-        let mut encoded = [0; DualPointer::SIZE];
-        encoded.copy_from_slice(bytes);
-        let pointer = DualPointer::decode(encoded);
-        if !pointer.is_hole() {
-            bytes.copy_from_slice(&DualPointer { pvbn: Pvbn(0), ..pointer }.encode());
-        }
+    let (pointers, _) = pointers.as_chunks_mut::<{ DualPointer::SIZE }>();
+    for pointer in pointers {
+        *pointer = DualPointer::without_pvbn(*pointer);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use units::Vvbn;
+    use units::{Pvbn, Vvbn};
 
     #[test]
     fn moving_a_child_keeps_the_checksum() {

@@ -139,19 +139,31 @@ pub fn set_bits<N: BlockNumber>(block: &Block, index: Fbn) -> impl Iterator<Item
 
 /// The numbers from `from` on whose bits are clear in its map block.
 pub fn clear_bits_from<N: BlockNumber>(block: &Block, from: N) -> impl Iterator<Item = N> {
-    bits(block, from, u8::MAX)
+    bits(block, from, u64::MAX)
 }
 
 /// The numbers from `from` on whose bits, after those of `flip` are turned over, are set.
-fn bits<N: BlockNumber>(block: &Block, from: N, flip: u8) -> impl Iterator<Item = N> {
-    let (index, byte, _) = position(from);
-    let bytes = block.bytes().iter().enumerate().skip(byte).filter(move |(_, byte)| **byte != flip);
-    let numbers = bytes.flat_map(move |(at, byte)| {
-        let byte = byte ^ flip;
-        let first = first_of::<N>(index).offset(at as u64 * 8);
-        (0..8).filter(move |bit| byte >> bit & 1 != 0).map(move |bit| first.offset(bit))
-    });
-    numbers.skip_while(move |vbn| *vbn < from)
+fn bits<N: BlockNumber>(block: &Block, from: N, flip: u64) -> impl Iterator<Item = N> {
+    let first = first_of::<N>(map_block_of(from));
+    let at = from.since(first);
+    let (words, _) = block.bytes().as_chunks::<8>();
+    let words = words.iter().enumerate().skip((at / 64) as usize);
+    words.flat_map(move |(number, word)| {
+        let start = number as u64 * 64;
+        // Those before the first that is wanted are left out.
+        let wanted = u64::MAX << at.saturating_sub(start);
+        let word = (u64::from_le_bytes(*word) ^ flip) & wanted;
+        set_bits_of(word).map(move |bit| first.offset(start + u64::from(bit)))
+    })
+}
+
+/// The numbers of the bits that are set in a word, in order.
+pub fn set_bits_of(mut word: u64) -> impl Iterator<Item = u32> {
+    std::iter::from_fn(move || {
+        let bit = word.trailing_zeros();
+        word &= word.wrapping_sub(1);
+        (bit < u64::BITS).then_some(bit)
+    })
 }
 
 /// How many of these numbers, all of one map block, are in use.

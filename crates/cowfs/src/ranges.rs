@@ -23,6 +23,10 @@ impl RangeSet {
         if start >= end {
             return;
         }
+        if self.ranges.last().is_none_or(|last| last.1 < start) {
+            self.ranges.push((start, end)); // most are added in order
+            return;
+        }
         let first = self.ranges.partition_point(|range| range.1 < start);
         let last = self.ranges.partition_point(|range| range.0 <= end);
         let merged = self.ranges[first..last]

@@ -53,7 +53,9 @@ mod tending;
 mod unmaking;
 
 pub use admin::VolumeRequest;
-pub use aggregate::{AreaChoice, Reallocation, Tiering, TieringPolicy, Tuning, VolumeChange};
+pub use aggregate::{
+    AreaChoice, Reallocation, Tiering, TieringPolicy, Tuning, VOLUMES_MAX, VolumeChange,
+};
 pub use cowfs::image::GivenUp;
 pub use create::{CreateAggregate, groups_of};
 pub use disks::{AddDisks, Joining};

@@ -53,6 +53,10 @@ pub const AGE_COLD: u8 = 9;
 pub const AGE_STAYS: u8 = 15;
 
 const NUMBER_MASK: u128 = (BLOCK_NUMBER_MAX - 1) as u128;
+/// The VVBN in the lower half of a dual pointer.
+const VVBN_BITS: u64 = BLOCK_NUMBER_MAX - 1;
+/// Of the PVBN what is in the upper half: all but its 20 lowest bits.
+const PVBN_BITS_HIGH: u64 = (1 << (88 - 64)) - 1;
 
 impl DualPointer {
     /// Encoded size in bytes.
@@ -79,6 +83,17 @@ impl DualPointer {
             flags: (number >> 88) as u8,
             checksum: (number >> 96) as u32,
         }
+    }
+
+    /// The bytes of the same pointer with PVBN 0. Those of a hole, whose VVBN is zero, stay as they
+    /// are. By halves and without a branch, so that a block's pointers take vector instructions.
+    #[must_use]
+    pub fn without_pvbn(bytes: [u8; Self::SIZE]) -> [u8; Self::SIZE] {
+        let number = u128::from_le_bytes(bytes);
+        let (low, high) = (number as u64, (number >> 64) as u64);
+        let hole = if low & VVBN_BITS == 0 { u64::MAX } else { 0 };
+        let (low, high) = (low & (VVBN_BITS | hole), high & (!PVBN_BITS_HIGH | hole));
+        (u128::from(low) | u128::from(high) << 64).to_le_bytes()
     }
 }
 
@@ -127,6 +142,9 @@ mod tests {
                 checksum: 0xdead_beef,
             };
             assert_eq!(DualPointer::decode(dual.encode()), dual);
+            let pvbn_masked = if vvbn == 0 { dual.pvbn } else { Pvbn(0) };
+            let masked = DualPointer { pvbn: pvbn_masked, ..dual };
+            assert_eq!(DualPointer::without_pvbn(dual.encode()), masked.encode());
             for age in [0, 1, AGE_COLD, AGE_STAYS] {
                 let physical = PhysicalPointer { pvbn: Pvbn(pvbn), check: 0xbeef, age };
                 assert_eq!(PhysicalPointer::decode(physical.encode()), physical);

@@ -6,16 +6,16 @@
 use crate::shutdown::SIGNALLED_STATUS;
 use admin_api::{AdminError, Code};
 use bench::{
-    Beside, EngineBench, Latencies, Machine, NfsBench, NodeBench, RaidBench, Report, Role, Row,
-    Scratch, Series, Span, StartBench, Unit, clean_up_and_exit, engine, nfs, serve_nothing,
-    strip_chart,
+    Beside, EngineBench, FlexvolBench, FlexvolFigure, Latencies, Machine, NfsBench, NodeBench,
+    RaidBench, Report, Role, Row, Scratch, Series, Span, StartBench, Unit, clean_up_and_exit,
+    engine, flexvol, nfs, serve_nothing, strip_chart,
 };
 use cli::output::Output;
 use cli::table::{Column, Table};
 use cli::{
-    BenchCommand, BenchCompareCommand, BenchEngineArguments, BenchFuseArguments,
-    BenchModelArguments, BenchNfsArguments, BenchNodeArguments, BenchRaidArguments,
-    BenchStartArguments, BenchStreamsArguments,
+    BenchCommand, BenchCompareCommand, BenchEngineArguments, BenchFlexvolArguments,
+    BenchFuseArguments, BenchModelArguments, BenchNfsArguments, BenchNodeArguments,
+    BenchRaidArguments, BenchStartArguments, BenchStreamsArguments,
 };
 use platform::Clock as _;
 use platform::linux::SystemClock;
@@ -55,6 +55,7 @@ pub(crate) fn run(command: &BenchCommand) -> Result<Output, AdminError> {
         }
         BenchCommand::Raid(arguments) => run_raid(arguments)?,
         BenchCommand::Freespace(arguments) => freespace::run(arguments)?,
+        BenchCommand::Flexvol(arguments) => run_flexvol(arguments)?,
         BenchCommand::Fuse(arguments) => run_fuse(arguments)?,
         BenchCommand::Compare(BenchCompareCommand::Nfs(arguments)) => compare_nfs(arguments)?,
         BenchCommand::Compare(BenchCompareCommand::Streams(arguments)) => {
@@ -113,6 +114,23 @@ fn run_engine(arguments: &BenchEngineArguments) -> Result<Report, AdminError> {
     let directory = scratch.path().to_owned();
     let bench = EngineBench { directory, file: file_size, memory, depth, rounds, workers };
     engine(&bench, &mut progress).map_err(failed)
+}
+
+fn run_flexvol(arguments: &BenchFlexvolArguments) -> Result<Report, AdminError> {
+    let BenchFlexvolArguments { figures, directory, memory, sizes, .. } = arguments.clone();
+    let BenchFlexvolArguments { depth, seconds, rounds, workers, .. } = *arguments;
+    let figures = named("figure", &FlexvolFigure::ALL, FlexvolFigure::name, &figures)?;
+    let scratch = scratch(Some(&directory))?;
+    let bench = FlexvolBench {
+        directory: scratch.path().to_owned(),
+        memory,
+        sizes_percent: sizes,
+        depth,
+        round_nanoseconds: seconds.as_nanos() as u64,
+        rounds,
+        workers,
+    };
+    flexvol(&bench, &figures, &mut progress).map_err(failed)
 }
 
 fn run_model(arguments: &BenchModelArguments) -> Result<Output, AdminError> {

@@ -31,7 +31,7 @@ use ondisk::root::{FileSystemRoot, metafile};
 use platform::mutation::{self, Rule};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use units::{BLOCK_SIZE_U64, Fbn, Generation, InodeNumber, Timestamp, VolumeId, Vvbn};
+use units::{BLOCK_SIZE_U64, Fbn, Generation, InodeNumber, Timestamp, VolumeId};
 
 /// Volumes of an aggregate at most.
 pub const VOLUMES_MAX: usize = 1000;
@@ -373,21 +373,29 @@ fn frozen(
 fn container_work(
     volume: VolumeId,
     container: &Container,
-    updates: Vec<ContainerUpdate>,
+    mut updates: Vec<ContainerUpdate>,
 ) -> FileWork<PhysicalPointer> {
-    let latest: BTreeMap<Vvbn, Option<PhysicalPointer>> = updates.into_iter().collect();
-    let size = latest.keys().next_back().map_or(0, |last| (last.get() + 1) * BLOCK_SIZE_U64);
+    // Of updates of one number, the last counts. They come in runs that are in order.
+    updates.sort_by_key(|(vvbn, _)| *vvbn);
+    let size = updates.last().map_or(0, |(last, _)| (last.get() + 1) * BLOCK_SIZE_U64);
     let root = (container.root, container.blocks);
     let mut inode = frozen(container_inode(volume), KIND_CONTAINER, size, root);
     inode.attributes.quarantined = container.quarantined;
-    let mut leaves = Vec::with_capacity(latest.len());
-    for (vvbn, update) in latest {
+    let mut leaves = Vec::with_capacity(updates.len());
+    let mut freed = Fbn(0)..Fbn(0);
+    for same in updates.chunk_by(|(one, _), (next, _)| one == next) {
+        let Some((vvbn, update)) = same.last() else { continue };
         let fbn = vvbn.in_container();
         match update {
-            Some(pointer) => leaves.push((fbn, Leaf::Placed(pointer))),
-            None => inode.holes.add(fbn, fbn.offset(1)),
+            Some(pointer) => leaves.push((fbn, Leaf::Placed(*pointer))),
+            None if fbn == freed.end => freed.end = fbn.offset(1),
+            None => {
+                inode.holes.add(freed.start, freed.end);
+                freed = fbn..fbn.offset(1);
+            }
         }
     }
+    inode.holes.add(freed.start, freed.end);
     FileWork { inode, leaves }
 }
 

@@ -12,9 +12,9 @@ use crate::summary::{Row, Series, Unit};
 use platform::Clock;
 use platform::linux::SystemClock;
 
-/// How long a node rests before its memory is looked at, in pauses: longer than an interval of
-/// consistency points.
-const REST_PAUSES: usize = 25;
+/// How long a node rests before its memory is looked at, in pauses: longer than the interval of
+/// consistency points, 10 s.
+const REST_PAUSES: usize = 110;
 /// The size of each volume.
 const VOLUME_SIZE: &str = "1G";
 
@@ -34,12 +34,16 @@ pub(super) fn with_volumes(
     rows: &mut Vec<Row>,
     progress: &mut dyn FnMut(&str),
 ) -> Result<(), BenchError> {
+    // Volumes are made and none is deleted.
+    let mut counts = bench.volumes.clone();
+    counts.sort_unstable();
+    counts.dedup();
     let mut found: Vec<[Vec<f64>; FIGURES.len()]> =
-        bench.volumes.iter().map(|_| Default::default()).collect();
+        counts.iter().map(|_| Default::default()).collect();
     for round in 1..=bench.node.rounds {
         let mut node = NodeProcess::start(&bench.node, NodeShape::default())?;
         let mut made = 0;
-        for (count, series) in bench.volumes.iter().zip(&mut found) {
+        for (count, series) in counts.iter().zip(&mut found) {
             progress(&format!("{count} volumes: round {round} of {}", bench.node.rounds));
             let figures = step(&mut node, made, *count)?;
             made = made.max(*count);
@@ -48,7 +52,7 @@ pub(super) fn with_volumes(
             }
         }
     }
-    for (count, series) in bench.volumes.iter().zip(found) {
+    for (count, series) in counts.iter().zip(found) {
         for ((name, unit), rounds) in FIGURES.into_iter().zip(series) {
             if !rounds.is_empty() {
                 let load = format!("{count} volumes: {name}");

@@ -28,6 +28,8 @@ pub enum BenchCommand {
     Raid(BenchRaidArguments),
     /// What the choice of free space costs on models of drives, beside the FreeSpace paper
     Freespace(BenchFreespaceArguments),
+    /// What a flexible volume costs beside a traditional one, as in the FlexVol paper
+    Flexvol(BenchFlexvolArguments),
     /// A FUSE mount beside one that does nothing, and beside local file systems; wants root
     Fuse(BenchFuseArguments),
     /// ls -l of 50,000 files over NFS and on a mount, with warm and cold caches; wants root
@@ -140,8 +142,8 @@ pub struct BenchStartArguments {
     /// Only these: kill, stop, volumes
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     pub only: Vec<String>,
-    /// Counts of idle volumes that the node has, one after another
-    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [0, 10, 100, 999])]
+    /// Counts of idle volumes that the node has beside one, up to 999, one after another
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [0, 10, 100, 999], value_parser = parse_volumes)]
     pub volumes: Vec<usize>,
     /// Starts of each; the median counts
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = parse_count)]
@@ -270,6 +272,36 @@ pub struct BenchFreespaceArguments {
     pub rounds: usize,
 }
 
+/// `stroop bench flexvol`.
+#[derive(Args, Clone, Debug)]
+pub struct BenchFlexvolArguments {
+    /// Only these figures (numbers are those of the FlexVol paper): 5, 6, 7, 8
+    #[arg(value_name = "FIGURE")]
+    pub figures: Vec<String>,
+    /// Where to make sparse disks, sixteen times the largest file at most; they are removed at the
+    /// end
+    #[arg(long, value_name = "DIR", default_value = "stroop-bench")]
+    pub directory: PathBuf,
+    /// Memory of each of the two engines
+    #[arg(long, value_name = "SIZE", default_value = "256M")]
+    pub memory: ByteSize,
+    /// Sizes of the file, in hundredths of the memory
+    #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_values_t = [25, 50, 100, 200, 400], value_parser = parse_file_percent)]
+    pub sizes: Vec<u64>,
+    /// Operations in flight
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = parse_count)]
+    pub depth: usize,
+    /// How long a round of a load takes
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
+    pub seconds: Duration,
+    /// Rounds, each with a new file; the median counts
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = parse_count)]
+    pub rounds: usize,
+    /// Threads of each engine
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = parse_count)]
+    pub workers: usize,
+}
+
 /// `stroop bench big`.
 #[derive(Args, Clone, Debug)]
 pub struct BenchBigArguments {
@@ -311,6 +343,16 @@ fn parse_server(text: &str) -> Result<(SocketAddr, String), String> {
     let expected = || format!("'{text}' is not ADDRESS:PORT/EXPORT, such as 127.0.0.1:2049/home");
     let (address, export) = text.split_once('/').ok_or_else(expected)?;
     Ok((address.parse().map_err(|_| expected())?, format!("/{export}")))
+}
+
+fn parse_volumes(text: &str) -> Result<usize, String> {
+    let volumes = text.parse().ok().filter(|volumes| *volumes <= 999);
+    volumes.ok_or_else(|| "a number up to 999".to_owned())
+}
+
+fn parse_file_percent(text: &str) -> Result<u64, String> {
+    let percent = text.parse().ok().filter(|percent| (1..=10_000).contains(percent));
+    percent.ok_or_else(|| "a number from 1 to 10000".to_owned())
 }
 
 fn parse_percent(text: &str) -> Result<u32, String> {

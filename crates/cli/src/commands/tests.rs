@@ -75,6 +75,28 @@ fn with_volume() -> Session {
     session
 }
 
+/// One name is answered with an object, several with a list.
+#[test]
+fn volumes_are_made_several_at_a_time() {
+    let session = Session::with_disks(4);
+    session.ok("stroop aggr create a1 --disks 4 --raid raid4");
+    let line = "stroop volume create alice bob --size 20G";
+    let planned = session.ok(&format!("{line} --dry-run"));
+    assert!(planned.contains("2 volumes: would be 20GiB thin in a1"), "{planned}");
+    assert!(planned.contains("note: the volumes of a1 promise 40GiB"), "{planned}");
+    assert_eq!(session.json("stroop volume list")["num_records"], 0);
+    let made = session.json(line);
+    assert_eq!(made["num_records"], 2);
+    assert_eq!(made["records"][0]["name"], "alice");
+    assert_eq!(made["records"][1]["name"], "bob");
+    assert_eq!(session.json("stroop volume create carol --size 20G")["name"], "carol");
+    // One of them is there: none is made.
+    let refused = session.fails("stroop volume create dave bob --size 20G", 4);
+    assert!(refused.contains("'bob'"), "{refused}");
+    session.fails("stroop volume create dave dave --size 20G", 2);
+    assert_eq!(session.ok("stroop volume list -o name"), "alice\nbob\ncarol\n");
+}
+
 #[test]
 fn the_first_commands_lead_from_one_to_the_next() {
     let session = Session::with_disks(4);

@@ -3,7 +3,8 @@
 //! numbers given one after another change few of its blocks (FreeSpace section 2.5).
 //!
 //! Numbers of an area go into the *pool* as they are asked for, in order, and not all at once: an
-//! area has 32,768, and a volume that does nothing keeps those few in memory that were too many.
+//! area has 32,768. A commit leaves few in the pool, so a volume that does nothing takes little
+//! memory.
 //!
 //! The two pages are in memory what they are in the TopAA metafile. They are read when the first
 //! consistency point after a start asks for them, follow each one, and are written by those in
@@ -36,8 +37,11 @@ use zerocopy::little_endian::U64;
 const AREAS_PER_COUNT: u64 = 64;
 /// Areas that are tried by chance before one is looked for.
 const ANY_TRIES: usize = 64;
-/// Numbers that are put into the pool at a time, at least: a map block is looked through for many.
+/// Numbers that are put into the pool at a time, at least, and that a commit leaves in there.
 const POOL_FILL_MIN: usize = 64;
+/// As many as were put there since the commit are put there at a time, up to this: a map block that
+/// many snapshots have is looked through for many numbers.
+const POOL_FILL_MAX: usize = 4096;
 
 /// Numbers of an area that were taken, and that were released.
 type Change = (u32, u32);
@@ -55,10 +59,14 @@ pub(super) enum Areas {
 /// See the module.
 pub(super) struct KnownAreas {
     counted: Counted,
-    /// Areas that the pool has numbers of, in that order, and the one that it is filled from.
+    /// Areas that the pool has numbers of, in that order, and last the one that it is filled from.
+    /// Some may be missing that were forgotten when no other was left.
     out: VecDeque<u32>,
-    /// The first number of the last area in `out` that was not looked at; none if all were.
+    /// The first number that was not looked at of the area that the pool is filled from; none if
+    /// all of them were.
     unseen: Option<u64>,
+    /// Numbers that were put into the pool since the last commit.
+    filled: usize,
     /// What was not told yet.
     changes: BTreeMap<Fbn, Change>,
     /// What is tried, until the next commit.
@@ -84,6 +92,7 @@ impl KnownAreas {
             counted: Counted::new(sorted),
             out: VecDeque::new(),
             unseen: None,
+            filled: 0,
             changes: BTreeMap::new(),
             search: Search::Listed,
         }
@@ -383,7 +392,9 @@ impl<P: Pointer> Space<P> {
                 None => self.begin_area(reader)?,
             };
             let block = self.in_use(map_block_of(from), reader)?;
-            let wanted = count.max(self.pool.len() + POOL_FILL_MIN);
+            let more = self.known().filled.clamp(POOL_FILL_MIN, POOL_FILL_MAX);
+            let before = self.pool.len();
+            let wanted = count.max(before + more);
             self.known().unseen = None;
             for vbn in clear_bits_from(&block, from) {
                 if self.pool.len() >= wanted {
@@ -395,8 +406,29 @@ impl<P: Pointer> Space<P> {
                     self.pool.push_back(vbn);
                 }
             }
+            self.known().filled += self.pool.len() - before;
         }
         Ok(())
+    }
+
+    /// Gives back the last numbers of the pool beyond [`POOL_FILL_MIN`], as far as it can be filled
+    /// with them again.
+    fn trim_pool(&mut self) {
+        let Areas::Known(known) = &mut self.areas else { return };
+        known.filled = 0;
+        while self.pool.len() > POOL_FILL_MIN
+            && let Some(vbn) = self.pool.back()
+        {
+            let area = map_block_of(*vbn).get() as u32;
+            if let Some(at) = known.out.iter().rposition(|out| *out == area) {
+                known.out.truncate(at + 1);
+            } else {
+                break; // forgotten: nobody would look at it again before the next commit
+            }
+            known.unseen = Some(vbn.get());
+            self.given.remove(*vbn);
+            self.pool.pop_back();
+        }
     }
 
     /// The first number of the area that the pool is filled from now.
@@ -453,7 +485,7 @@ impl<P: Pointer> Space<P> {
     /// Drops the pool: its numbers may be given again.
     pub fn drop_pool(&mut self) {
         for vbn in self.pool.drain(..) {
-            self.given.remove(&vbn);
+            self.given.remove(vbn);
         }
         if let Areas::Known(known) = &mut self.areas {
             known.out.clear();
@@ -466,6 +498,7 @@ impl<P: Pointer> Space<P> {
         if matches!(self.areas, Areas::Elsewhere) {
             return; // those of an aggregate are in use all the time
         }
+        self.trim_pool();
         self.given.shrink_to(POOL_FILL_MIN);
         self.freed.shrink_to(POOL_FILL_MIN);
         for queue in [&mut self.taken, &mut self.freeing, &mut self.pool] {

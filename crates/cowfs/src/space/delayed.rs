@@ -11,8 +11,9 @@
 //! numbers of each page anyway. A page that the consistency point changes for another reason is
 //! cleared with that change.
 //!
-//! The delayed map says what a page has. An [`Hbps`] says which pages have the most; after a start
-//! it is counted from the map, some blocks with each consistency point.
+//! The delayed map says what a page has. An [`Hbps`] says which pages have the most; after a start,
+//! and after no number was delayed, it is counted from the map, some blocks with each consistency
+//! point.
 //!
 //! Invariants: a delayed number is in use by no image, and is not given. `delayed_blocks` is the
 //! number of bits that are set. A number that is cleared may be given after the commit, like every
@@ -45,6 +46,8 @@ const SCORE_MAX: u32 = 2 * PAGE_FREES as u32;
 /// Blocks of the map that are counted with a consistency point, unless no page is known that could
 /// be cleared and one has to be.
 const COUNTED_BLOCKS_PER_CP: u64 = 16;
+/// Numbers that queues keep memory for while nothing is queued.
+const QUEUED_KEPT: usize = 64;
 /// Blocks of a map that are loaded at a time.
 pub(super) const BLOCKS_AHEAD: usize = 64;
 const PAGES_PER_BLOCK: u64 = VBNS_PER_BLOCK / PAGE_NUMBERS;
@@ -112,8 +115,10 @@ impl<N: BlockNumber> Delayed<N> {
         assert!(self.undecided.is_empty() && self.decided.is_empty(), "all frees were decided on");
         (self.delays, self.counted_blocks) = (None, 0);
         if delayed_blocks == 0 {
-            *self = Self::new();
+            self.pages = None;
         }
+        self.undecided.shrink_to(QUEUED_KEPT);
+        self.decided.shrink_to(QUEUED_KEPT);
     }
 
     fn pages(&mut self) -> &mut Counted {
@@ -184,7 +189,7 @@ impl<P: Pointer> Space<P> {
                     return Err(Stop::Contradiction("a block number was delayed and is freed"));
                 }
                 block[byte] |= mask;
-                self.freed.remove(&vbn);
+                self.freed.remove(vbn);
                 delayed.insert(vbn);
             }
             self.free_counts.delayed += run as u64;

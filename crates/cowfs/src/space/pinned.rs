@@ -14,75 +14,18 @@
 //!
 //! Fails: never; when the bound is reached [`Pinned::is_overfull`] says so, and the pin must end.
 
+use super::number_set::NumberSet;
 use platform::mutation::{self, Rule};
-use rustc_hash::FxHashMap;
-use std::marker::PhantomData;
 use units::BlockNumber;
 
-/// Numbers of a chunk.
-const CHUNK_NUMBERS: u64 = 512;
-const WORD_BITS: u64 = 64;
-const WORDS: usize = (CHUNK_NUMBERS / WORD_BITS) as usize;
-/// Memory that a chunk takes at most, in a table that is less than half full.
-const CHUNK_BYTES: u64 = 176;
-
-/// Numbers, in chunks of a hash table.
-#[derive(Debug)]
-struct Numbers<N>(FxHashMap<u64, [u64; WORDS]>, PhantomData<N>);
-
-fn position<N: BlockNumber>(number: N) -> (u64, usize, u64) {
-    let bit = number.get() % CHUNK_NUMBERS;
-    (number.get() / CHUNK_NUMBERS, (bit / WORD_BITS) as usize, 1 << (bit % WORD_BITS))
-}
-
-impl<N: BlockNumber> Numbers<N> {
-    fn new() -> Self {
-        Self(FxHashMap::default(), PhantomData)
-    }
-
-    fn contains(&self, number: N) -> bool {
-        let (chunk, word, mask) = position(number);
-        self.0.get(&chunk).is_some_and(|words| words[word] & mask != 0)
-    }
-
-    fn insert(&mut self, number: N) {
-        let (chunk, word, mask) = position(number);
-        self.0.entry(chunk).or_default()[word] |= mask;
-    }
-
-    /// Whether it was there.
-    fn remove(&mut self, number: N) -> bool {
-        let (chunk, word, mask) = position(number);
-        let Some(words) = self.0.get_mut(&chunk) else { return false };
-        let was_there = words[word] & mask != 0;
-        words[word] &= !mask;
-        if words.iter().all(|word| *word == 0) {
-            self.0.remove(&chunk);
-        }
-        was_there
-    }
-
-    /// All of them, in order.
-    fn into_sorted(self) -> Vec<N> {
-        let mut numbers: Vec<N> = Vec::new();
-        for (chunk, words) in self.0 {
-            for (at, word) in (0..).zip(words) {
-                let first = chunk * CHUNK_NUMBERS + at * WORD_BITS;
-                let set = (0..WORD_BITS).filter(|bit| word >> bit & 1 == 1);
-                numbers.extend(set.map(|bit| N::new(first + bit)));
-            }
-        }
-        numbers.sort_unstable();
-        numbers
-    }
-}
+/// An image has many numbers, most of them together.
+type Numbers<N> = NumberSet<N, 8>;
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Pinned<N> {
     /// Freed since, and of the image.
     held: Numbers<N>,
-    held_count: u64,
     /// In use, and not of the image.
     written: Numbers<N>,
     chunks_max: usize,
@@ -91,18 +34,17 @@ pub(super) struct Pinned<N> {
 impl<N: BlockNumber> Pinned<N> {
     /// A pin of the image that was committed just now.
     pub fn new(memory_bytes: u64) -> Self {
-        let chunks_max = memory_bytes / 2 / CHUNK_BYTES;
+        let chunks_max = memory_bytes / 2 / Numbers::<N>::CHUNK_BYTES;
         Self {
-            held: Numbers::new(),
-            held_count: 0,
-            written: Numbers::new(),
+            held: Numbers::default(),
+            written: Numbers::default(),
             chunks_max: usize::try_from(chunks_max).unwrap_or(usize::MAX),
         }
     }
 
     /// A block was placed at a number.
     pub fn note_taken(&mut self, number: N) {
-        if self.written.0.len() < self.chunks_max {
+        if self.written.chunks() < self.chunks_max {
             self.written.insert(number);
         }
     }
@@ -115,7 +57,6 @@ impl<N: BlockNumber> Pinned<N> {
                 given.push(number);
             } else {
                 self.held.insert(number);
-                self.held_count += 1;
             }
         }
         given
@@ -127,18 +68,18 @@ impl<N: BlockNumber> Pinned<N> {
     }
 
     /// Numbers that are kept.
-    pub const fn held_count(&self) -> u64 {
-        self.held_count
+    pub fn held_count(&self) -> u64 {
+        self.held.len() as u64
     }
 
     /// Whether it takes more memory than it may.
     pub fn is_overfull(&self) -> bool {
-        self.held.0.len() > self.chunks_max
+        self.held.chunks() > self.chunks_max
     }
 
     /// Ends it: the numbers that were kept, in order.
-    pub fn end(self) -> Vec<N> {
-        self.held.into_sorted()
+    pub fn end(mut self) -> Vec<N> {
+        self.held.drain().collect()
     }
 }
 
@@ -177,9 +118,9 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_what_is_not_remembered_is_kept() {
-        let mut pinned = Pinned::new(2 * 4 * CHUNK_BYTES);
-        (0..10).for_each(|chunk| pinned.note_taken(Vvbn(chunk * CHUNK_NUMBERS)));
-        let given = pinned.sift((0..10).map(|chunk| Vvbn(chunk * CHUNK_NUMBERS)));
+        let mut pinned = Pinned::new(2 * 4 * Numbers::<Vvbn>::CHUNK_BYTES);
+        (0..10).for_each(|chunk| pinned.note_taken(Vvbn(chunk * 512)));
+        let given = pinned.sift((0..10).map(|chunk| Vvbn(chunk * 512)));
         assert_eq!(given, [0, 512, 1024, 1536].map(Vvbn));
         assert!(pinned.is_overfull());
     }

@@ -17,7 +17,7 @@ use admin_api::{
     AdminError, Code, MountCreate, MountInfo, MountRemove, Removal, VolumeCreate, VolumeDelete,
     VolumeInfo, VolumeResize, VolumeSet,
 };
-use dblade::{Tiering, VolumeChange, VolumeKind, VolumeRequest};
+use dblade::{Tiering, VOLUMES_MAX, VolumeChange, VolumeKind, VolumeRequest};
 use platform::mutation::{self, Rule};
 use units::{BLOCK_SIZE_U64, ByteSize, shell_word};
 
@@ -51,12 +51,22 @@ impl Volumes {
             ));
         };
         check_takes_volumes(aggregate)?;
+        // What all of them are refused for is not the first one's fault.
+        let object = &match wanted.names.len() {
+            1 => first.clone(),
+            count => format!("{first} and {} more", count - 1),
+        };
+        let free = (VOLUMES_MAX as u64).saturating_sub(aggregate.volumes);
+        if (wanted.names.len() as u64) > free {
+            let has = format!("{} can have {} more", aggregate.name, counted(free, "volume"));
+            return Err(AdminError::new(Code::Conflict, CREATE, object).because(has));
+        }
         let mut rules = Vec::new();
         for rule in &wanted.exports {
-            add_rule(first, &mut rules, *rule, None)?;
+            add_rule(object, &mut rules, *rule, None)?;
         }
-        check_rules_count(CREATE, first, &rules)?;
-        check_tiering(CREATE, first, stored_tiering(wanted))?;
+        check_rules_count(CREATE, object, &rules)?;
+        check_tiering(CREATE, object, stored_tiering(wanted))?;
         if wanted.dry_run {
             let planned = |name: &String| self.planned(name, wanted, aggregate);
             return Ok(wanted.names.iter().map(planned).collect());
@@ -72,7 +82,7 @@ impl Volumes {
             reallocation: stored_reallocation(wanted.reallocate),
         };
         let engine = &self.node.engine;
-        self.node.waits.request(CREATE, first, |done| engine.create_volumes(create, done))?;
+        self.node.waits.request(CREATE, object, |done| engine.create_volumes(create, done))?;
         let made = |name: &String| {
             let volume = self.find(CREATE, name)?;
             exports::publish(&*self.node.front_ends, &volume);

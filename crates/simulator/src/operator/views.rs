@@ -25,7 +25,12 @@ pub(super) fn same<T: PartialEq + Debug>(what: &str, expected: &T, shown: &T) ->
 pub(super) fn check(expected: &Expected, request: &Request, reply: &Reply) -> Checked {
     match reply {
         _ if is_dry(request) => Ok(()),
-        Reply::VolumeCreate(made) => made.iter().try_for_each(|info| check_named(expected, info)),
+        Reply::VolumeCreate(made) => {
+            let Request::VolumeCreate(wanted) = request else { return Ok(()) };
+            let shown: Vec<&String> = made.iter().map(|info| &info.name).collect();
+            same("volumes that were made", &wanted.names.iter().collect(), &shown)?;
+            made.iter().try_for_each(|info| check_named(expected, info))
+        }
         Reply::VolumeShow(info)
         | Reply::VolumeSet(info)
         | Reply::VolumeResize(info)

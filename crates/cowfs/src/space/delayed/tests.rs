@@ -55,7 +55,7 @@ impl Rig {
         assert!(released.is_subset(&candidates));
         self.delayed = candidates.difference(&released).copied().collect();
         // Nothing is written here.
-        self.space.freed.clear();
+        self.space.freed.drain().for_each(drop);
         self.space.delayed.commit(self.space.delayed_blocks);
         self.space.put_back_areas();
         self.space.search_again();
@@ -223,7 +223,7 @@ fn pages_beyond_those_that_are_counted() {
         space.settle(&reader).expect("nothing is waited for");
         space.delay_frees(&mut limits, &reader).expect("nothing is waited for");
         let released = space.drain_released();
-        space.freed.clear();
+        space.freed.drain().for_each(drop);
         space.delayed.commit(space.delayed_blocks);
         released
     };

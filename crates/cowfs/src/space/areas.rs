@@ -39,6 +39,8 @@ const AREAS_PER_COUNT: u64 = 64;
 const ANY_TRIES: usize = 64;
 /// Numbers that are put into the pool at a time, at least, and that a commit leaves in there.
 const POOL_FILL_MIN: usize = 64;
+/// Areas in hand that memory is kept for between consistency points.
+const OUT_KEPT: usize = 16;
 /// As many as were put there since the commit are put there at a time, up to this: a map block that
 /// many snapshots have is looked through for many numbers.
 const POOL_FILL_MAX: usize = 4096;
@@ -59,8 +61,8 @@ pub(super) enum Areas {
 /// See the module.
 pub(super) struct KnownAreas {
     counted: Counted,
-    /// Areas that the pool has numbers of, in that order, and last the one that it is filled from.
-    /// Some may be missing that were forgotten when no other was left.
+    /// Areas that the pool has numbers of, in that order, and last the one that it is filled from;
+    /// but for those that were forgotten because no other was left, or the space grew.
     out: VecDeque<u32>,
     /// The first number that was not looked at of the area that the pool is filled from; none if
     /// all of them were.
@@ -411,24 +413,28 @@ impl<P: Pointer> Space<P> {
         Ok(())
     }
 
-    /// Gives back the last numbers of the pool beyond [`POOL_FILL_MIN`], as far as it can be filled
-    /// with them again.
+    /// Gives back the last numbers of the pool beyond [`POOL_FILL_MIN`]; it is filled with them
+    /// next.
     fn trim_pool(&mut self) {
         let Areas::Known(known) = &mut self.areas else { return };
         known.filled = 0;
         while self.pool.len() > POOL_FILL_MIN
-            && let Some(vbn) = self.pool.back()
+            && let Some(vbn) = self.pool.pop_back()
         {
-            let area = map_block_of(*vbn).get() as u32;
-            if let Some(at) = known.out.iter().rposition(|out| *out == area) {
-                known.out.truncate(at + 1);
-            } else {
-                break; // forgotten: nobody would look at it again before the next commit
+            self.given.remove(vbn);
+            let area = map_block_of(vbn).get() as u32;
+            if known.out.back() != Some(&area) {
+                match known.out.iter().rposition(|out| *out == area) {
+                    Some(at) => known.out.truncate(at + 1),
+                    None => known.out.push_back(area), // it was forgotten
+                }
+                known.unseen = None;
             }
-            known.unseen = Some(vbn.get());
-            self.given.remove(*vbn);
-            self.pool.pop_back();
+            // The pool may have numbers of an area twice, of two looks at it.
+            let unseen = known.unseen.map_or(vbn.get(), |unseen| unseen.min(vbn.get()));
+            known.unseen = Some(unseen);
         }
+        known.out.shrink_to(OUT_KEPT);
     }
 
     /// The first number of the area that the pool is filled from now.

@@ -178,6 +178,27 @@ fn a_volume_that_does_nothing_keeps_few_numbers() {
     assert!(rig.take(1).is_err());
 }
 
+/// Found by review: the area that the pool was filled from could be forgotten, and then its numbers
+/// stayed in the pool from commit to commit.
+#[test]
+fn regression_numbers_of_a_forgotten_area_are_given_back() {
+    let mut rig = Rig::new();
+    rig.take(40_000).expect("there is room");
+    rig.commit();
+    rig.space.shrink();
+    rig.space.grow(NUMBERS);
+    // Shares ask for many numbers, and need none.
+    let outcome = rig.run(|space, reader| space.fill_pool(2_000, reader));
+    assert_eq!(outcome, Ok(()));
+    let reserved = rig.space.reserve(usize::MAX);
+    rig.space.forfeit(reserved);
+    rig.space.put_back_areas();
+    rig.space.shrink();
+    assert!(rig.space.pool.len() <= POOL_FILL_MIN, "{}", rig.space.pool.len());
+    rig.take(NUMBERS as usize - 1 - 40_000).expect("none is lost");
+    assert!(rig.take(1).is_err());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
@@ -202,6 +223,8 @@ proptest! {
             rig.commit();
             frees.into_iter().for_each(|vbn| rig.free(vbn));
             rig.commit();
+            rig.space.shrink();
+            prop_assert!(rig.space.pool.len() <= POOL_FILL_MIN);
             if loses {
                 rig.lose_pages();
             }

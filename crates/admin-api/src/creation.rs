@@ -47,6 +47,24 @@ pub struct VolumeCreate {
     pub dry_run: bool,
 }
 
+impl VolumeCreate {
+    /// One volume, with nothing chosen but its size.
+    #[must_use]
+    pub fn new(name: &str, aggregate: &str, size_bytes: u64) -> Self {
+        Self {
+            names: vec![name.to_owned()],
+            aggregate: aggregate.to_owned(),
+            size_bytes,
+            owner: None,
+            exports: Vec::new(),
+            tiering_policy: TieringPolicy::default(),
+            tiering_minimum_cooling_days: None,
+            reallocate: Reallocation::default(),
+            dry_run: false,
+        }
+    }
+}
+
 impl Validate for VolumeCreate {
     fn validate(&self) -> Result<(), AdminError> {
         let message = "cannot create volume";
@@ -101,17 +119,7 @@ mod tests {
     use super::*;
 
     fn volume(size_bytes: u64) -> VolumeCreate {
-        VolumeCreate {
-            names: vec!["home".to_owned()],
-            aggregate: "a1".to_owned(),
-            size_bytes,
-            owner: None,
-            exports: Vec::new(),
-            tiering_policy: TieringPolicy::None,
-            tiering_minimum_cooling_days: None,
-            reallocate: Reallocation::Auto,
-            dry_run: false,
-        }
+        VolumeCreate::new("home", "a1", size_bytes)
     }
 
     #[test]

@@ -66,7 +66,7 @@ impl NewVolumes<'_> {
             return refused("the aggregate is a traditional volume and takes no other".to_owned());
         }
         check_size(self.size_blocks)?;
-        if let Some(name) = side.name_in_use(self.names) {
+        if let Some(name) = side.name_in_use(self.names.iter().map(String::as_str)) {
             return refused(format!("volume '{name}' exists or is being deleted"));
         }
         let free = side.free_slots();
@@ -331,7 +331,7 @@ pub fn rename(
         return Err(AggregateError::Refused("the name is too long".to_owned()));
     };
     // One that is served under another name than its own may get its own.
-    if side.table[slot].record.name() != name && side.has_volume_named(name) {
+    if side.table[slot].record.name() != name && side.name_in_use([name]).is_some() {
         return Err(AggregateError::Refused(format!("volume '{name}' exists or is being deleted")));
     }
     if !mutation::broken(Rule::RenameForgotten) {

@@ -118,19 +118,12 @@ impl BlockSide {
         self.table.iter().position(|slot| slot.record.state == STATE_EMPTY)
     }
 
-    /// The first of these names that a volume has, one that is being deleted included.
+    /// The first of these names that is taken. A volume that is being deleted has its name still.
     #[must_use]
-    pub fn name_in_use<'a>(&self, names: &'a [String]) -> Option<&'a str> {
+    pub fn name_in_use<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
         let used = self.table.iter().filter(|slot| slot.record.state != STATE_EMPTY);
         let used: BTreeSet<&str> = used.map(|slot| slot.record.name()).collect();
-        names.iter().map(String::as_str).find(|name| used.contains(name))
-    }
-
-    /// Whether a volume has this name, one that is being deleted included.
-    #[must_use]
-    pub fn has_volume_named(&self, name: &str) -> bool {
-        let mut used = self.table.iter().filter(|slot| slot.record.state != STATE_EMPTY);
-        used.any(|slot| slot.record.name() == name)
+        names.into_iter().find(|name| used.contains(name))
     }
 
     /// Adds a volume with the next number: its record, and the container of a flexible one; part of

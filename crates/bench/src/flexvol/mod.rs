@@ -2,7 +2,7 @@
 //! traditional one.
 //!
 //! Invariants: both kinds have an engine, disks and a file of their own, and are measured in turns;
-//! the one that waits has committed all that was asked of it.
+//! while one is measured, the engine of the other has committed all that was asked of it.
 
 mod small;
 
@@ -45,11 +45,11 @@ pub enum FlexvolFigure {
 }
 
 impl FlexvolFigure {
-    /// All of them, in the order in which they are run: those that scatter the file come last.
+    /// All figures, in the order in which they are run: loads that scatter the file come last.
     pub const ALL: [Self; 4] =
         [Self::RandomReads, Self::SequentialReads, Self::SequentialWrites, Self::RandomWrites];
 
-    /// What it is called on the command line: its number in FlexVol.
+    /// The figure's name on the command line: its number in FlexVol.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -60,7 +60,7 @@ impl FlexvolFigure {
         }
     }
 
-    /// What is done.
+    /// The load, as a report names it.
     const fn load(self) -> &'static str {
         match self {
             Self::RandomReads => "random read 4K",
@@ -79,7 +79,7 @@ impl FlexvolFigure {
     }
 }
 
-/// Runs figures; `progress` is told what is done.
+/// Measures figures; `progress` is told the size of the file and the round.
 ///
 /// # Errors
 /// [`BenchError`].

@@ -96,7 +96,7 @@ impl Side {
         Ok(Self { node, root })
     }
 
-    /// Everything is on the disks, and nothing is left to do.
+    /// A consistency point commits all that was asked before.
     fn settle(&self) -> Result<(), BenchError> {
         for aggregate in self.node.engine.aggregates() {
             let committed = wait(|done| aggregate.request_consistency_point(Some(done)));
@@ -151,7 +151,8 @@ impl Side {
     }
 }
 
-/// What is to be called when the operation that takes off now has landed.
+/// Waits until fewer than `depth` operations are in flight. Counts one more, and gives the callback
+/// for its answer.
 fn entered<T: Send + 'static>(flight: &Arc<Flight>, depth: usize) -> Done<T> {
     flight.enter(depth);
     let (same, begun) = (Arc::clone(flight), SystemClock.monotonic_nanoseconds());

@@ -79,16 +79,12 @@ fn step(
         let nanoseconds = SystemClock.monotonic_nanoseconds() - begin;
         each = Some(nanoseconds as f64 / names.len() as f64);
     }
-    let memory_made = memory_at_rest(node)?;
+    let made = Some(memory_at_rest(node)?);
     node.stop();
-    let after_stop = node.start_again()? as f64;
-    let memory_after_stop = memory_at_rest(node)?;
+    let stopped = (Some(node.start_again()? as f64), Some(memory_at_rest(node)?));
     node.kill();
-    let after_kill = node.start_again()? as f64;
-    let memory_after_kill = memory_at_rest(node)?;
-    let rest = [memory_made, after_stop, memory_after_stop, after_kill, memory_after_kill];
-    let [a, b, c, d, e] = rest.map(Some);
-    Ok([each, a, b, c, d, e])
+    let killed = (Some(node.start_again()? as f64), Some(memory_at_rest(node)?));
+    Ok([each, made, stopped.0, stopped.1, killed.0, killed.1])
 }
 
 fn memory_at_rest(node: &NodeProcess) -> Result<f64, BenchError> {

@@ -1,5 +1,6 @@
 //! What `stroop bench` takes.
 
+use admin_api::creation::VOLUMES_CREATED_MAX;
 use clap::{Args, Subcommand, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -346,8 +347,10 @@ fn parse_server(text: &str) -> Result<(SocketAddr, String), String> {
 }
 
 fn parse_volumes(text: &str) -> Result<usize, String> {
-    let volumes = text.parse().ok().filter(|volumes| *volumes <= 999);
-    volumes.ok_or_else(|| "a number up to 999".to_owned())
+    // The node has one volume of its own.
+    let most = VOLUMES_CREATED_MAX - 1;
+    let volumes = text.parse().ok().filter(|volumes| *volumes <= most);
+    volumes.ok_or_else(|| format!("a number up to {most}"))
 }
 
 fn parse_file_percent(text: &str) -> Result<u64, String> {

@@ -61,8 +61,9 @@ pub(super) enum Areas {
 /// See the module.
 pub(super) struct KnownAreas {
     counted: Counted,
-    /// Areas that the pool has numbers of, in that order, and last the one that it is filled from;
-    /// but for those that were forgotten because no other was left, or the space grew.
+    /// Areas that the pool has numbers of, in the pool's order. The last is the area that the pool
+    /// is filled from. An area may be missing: areas are forgotten when no other is left, and when
+    /// the space grows.
     out: VecDeque<u32>,
     /// The first number that was not looked at of the area that the pool is filled from; none if
     /// all of them were.

@@ -1,9 +1,10 @@
 //! A set of block numbers, most of which lie together: a bit for each, in chunks of so many words.
 //!
-//! A consistency point takes numbers in runs, and what it overwrites in order was written in order.
-//! So the numbers of a chunk have one entry of the hash table, and the entry stays in the
-//! processor's cache. With one word a number that lies apart takes 17 bytes, which is twice as much
-//! as in a set of numbers; with more of them many numbers take less memory.
+//! A consistency point takes numbers in runs. A file that is overwritten in order was mostly
+//! written in order, so numbers that become free lie in runs, too. The numbers of a chunk have one
+//! entry of the hash table, and the entry stays in the processor's cache. With one word a number
+//! that lies apart takes 17 bytes, which is twice as much as in a set of numbers; with more of them
+//! many numbers take less memory.
 //!
 //! Invariants: no chunk is empty; `count` is the number of bits that are set.
 

@@ -214,7 +214,7 @@ fn the_name_of_a_volume_that_is_away_is_nobodys_new_name() {
     assert!(rename(&node, "home", "other").is_err(), "it is away");
 }
 
-/// Made in one consistency point. One that cannot be made costs nothing but the request.
+/// One consistency point makes them. A name that is taken leaves none of the others made.
 #[test]
 fn volumes_that_are_made_together_are_all_made_or_none() {
     let world = SimulatedWorld::new(12);

@@ -535,10 +535,7 @@ mod tests {
     use crate::node::Seen;
     use admin_api::JournalCopy;
     use admin_api::memory::MemoryAdministration;
-    use admin_api::{
-        AdminError, Administration as _, AggregateCreate, Code, Reallocation, TieringPolicy,
-        VolumeCreate,
-    };
+    use admin_api::{AdminError, Administration as _, AggregateCreate, Code, VolumeCreate};
     use units::{AggregateUuid, DiskUuid};
 
     const JOURNAL: &str = "journal file /journal/1.log";
@@ -578,17 +575,7 @@ mod tests {
         let disks = node.disk_list().unwrap().into_iter().map(|disk| disk.name).collect();
         let create = AggregateCreate::new("a1", disks, RaidKind::None);
         node.aggregate_create(&create).unwrap();
-        let create = VolumeCreate {
-            names: vec!["home".to_owned()],
-            aggregate: "a1".to_owned(),
-            size_bytes: 1 << 24,
-            owner: None,
-            exports: Vec::new(),
-            tiering_policy: TieringPolicy::None,
-            tiering_minimum_cooling_days: None,
-            reallocate: Reallocation::Auto,
-            dry_run: false,
-        };
+        let create = VolumeCreate::new("home", "a1", 1 << 24);
         let mut info = node.volume_create(&create).unwrap().remove(0);
         info.available_bytes = 0;
         info.lacking_feature = Some("later".to_owned());

@@ -388,15 +388,8 @@ mod tests {
 
     fn create(name: &str) -> Request {
         Request::VolumeCreate(VolumeCreate {
-            names: vec![name.to_owned()],
-            aggregate: AGGREGATE.to_owned(),
-            size_bytes: 1 << 24,
-            owner: None,
-            exports: Vec::new(),
             tiering_policy: TieringPolicy::Auto,
-            tiering_minimum_cooling_days: None,
-            reallocate: Reallocation::Auto,
-            dry_run: false,
+            ..VolumeCreate::new(name, AGGREGATE, 1 << 24)
         })
     }
 

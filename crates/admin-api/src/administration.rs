@@ -12,7 +12,7 @@ use crate::changes::{
     VolumeResize, VolumeSet,
 };
 use crate::check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckRead};
-use crate::creation::VolumeCreate;
+use crate::creation::{CloneCreate, VolumeCreate};
 use crate::error::{AdminError, Code};
 use crate::events::{Event, EventList};
 use crate::features::{AggregateFeatures, UpgradeReport};
@@ -207,6 +207,9 @@ administration! {
     /// Takes a volume back to a snapshot; `Conflict` if that would lose newer snapshots and the
     /// request does not say so.
     SnapshotRestore snapshot_restore(request: SnapshotRestore) -> Removal;
+    /// Makes clones of a snapshot, all or none; says in the order of their names how they are, or
+    /// would be. While there is one, neither the snapshot nor its volume can be deleted.
+    CloneCreate clone_create(request: CloneCreate) -> Vec<VolumeInfo>;
     /// Adds an export rule; `Conflict` if there is one for the same network.
     ExportAdd export_add(request: ExportAdd) -> VolumeExports;
     /// Export rules of all volumes or one, in order of volume name.

@@ -65,23 +65,86 @@ impl VolumeCreate {
     }
 }
 
+/// Makes clones of a snapshot: volumes that begin with its image and share its blocks. All of them
+/// or none.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CloneCreate {
+    /// Their names, no two the same; one to [`VOLUMES_CREATED_MAX`].
+    pub names: Vec<String>,
+    /// The volume.
+    pub volume: String,
+    /// Its snapshot.
+    pub snapshot: String,
+    /// Who may mount them over NFS. Those who may mount the volume may not mount its clones unless
+    /// this says so.
+    #[serde(default)]
+    pub exports: Vec<ExportRule>,
+    /// Only say what would be done.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+impl CloneCreate {
+    /// One clone, with nothing chosen.
+    #[must_use]
+    pub fn new(name: &str, volume: &str, snapshot: &str) -> Self {
+        Self {
+            names: vec![name.to_owned()],
+            volume: volume.to_owned(),
+            snapshot: snapshot.to_owned(),
+            exports: Vec::new(),
+            dry_run: false,
+        }
+    }
+}
+
+impl Validate for CloneCreate {
+    fn validate(&self) -> Result<(), AdminError> {
+        let message = "cannot create clone";
+        validate_new_names(message, &self.names)?;
+        validate_name("volume", &self.volume)?;
+        validate_name("snapshot", &self.snapshot)?;
+        validate_rules_count(message, &self.names, &self.exports)
+    }
+}
+
+/// Whether so many volumes may be made together under these names.
+fn validate_new_names(message: &str, names: &[String]) -> Result<(), AdminError> {
+    let count = names.len();
+    if !(1..=VOLUMES_CREATED_MAX).contains(&count) {
+        let first = names.first().map_or("", String::as_str);
+        let cause = format!("{count} names are given; 1 to {VOLUMES_CREATED_MAX} can be at a time");
+        return Err(AdminError::usage(message, first).because(cause));
+    }
+    let mut known = BTreeSet::new();
+    for name in names {
+        validate_name("volume", name)?;
+        if !known.insert(name) {
+            return Err(AdminError::usage(message, name).because("it is named twice"));
+        }
+    }
+    Ok(())
+}
+
+fn validate_rules_count(
+    message: &str,
+    names: &[String],
+    rules: &[ExportRule],
+) -> Result<(), AdminError> {
+    if rules.len() > EXPORT_RULES_MAX {
+        let first = names.first().map_or("", String::as_str);
+        let error = AdminError::usage(message, first);
+        return Err(error.because(format!("at most {EXPORT_RULES_MAX} export rules")));
+    }
+    Ok(())
+}
+
 impl Validate for VolumeCreate {
     fn validate(&self) -> Result<(), AdminError> {
         let message = "cannot create volume";
         let first = self.names.first().map_or("", String::as_str);
-        let count = self.names.len();
-        if !(1..=VOLUMES_CREATED_MAX).contains(&count) {
-            let cause =
-                format!("{count} names are given; 1 to {VOLUMES_CREATED_MAX} can be at a time");
-            return Err(AdminError::usage(message, first).because(cause));
-        }
-        let mut names = BTreeSet::new();
-        for name in &self.names {
-            validate_name("volume", name)?;
-            if !names.insert(name) {
-                return Err(AdminError::usage(message, name).because("it is named twice"));
-            }
-        }
+        validate_new_names(message, &self.names)?;
         validate_name("aggregate", &self.aggregate)?;
         validate_volume_size(message, first, self.size_bytes)?;
         let ids = self.owner.map(|owner| [owner.uid, owner.gid]).into_iter().flatten();
@@ -89,11 +152,7 @@ impl Validate for VolumeCreate {
             let cause = format!("{id} is no number of a user or group (0 to {ID_MAX})");
             return Err(AdminError::usage(message, first).because(cause));
         }
-        if self.exports.len() > EXPORT_RULES_MAX {
-            let error = AdminError::usage(message, first);
-            return Err(error.because(format!("at most {EXPORT_RULES_MAX} export rules")));
-        }
-        Ok(())
+        validate_rules_count(message, &self.names, &self.exports)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::Request;
 use crate::changes::{
     AggregateDelete, AggregateOnline, GroupRemove, VolumeOffline, VolumeRename, VolumeResize,
 };
-use crate::creation::VolumeCreate;
+use crate::creation::{CloneCreate, VolumeCreate};
 use crate::requests::{
     AggregateAdd, AggregateCreate, DiskClear, DiskFail, DiskReplace, DiskZero, SnapshotDelete,
     SnapshotRestore, SpareAdd, SpareRemove, VolumeDelete,
@@ -52,6 +52,7 @@ impl Request {
             | Self::AggregateOnline(AggregateOnline { dry_run, .. })
             | Self::AggregateDelete(AggregateDelete { dry_run, .. })
             | Self::VolumeCreate(VolumeCreate { dry_run, .. })
+            | Self::CloneCreate(CloneCreate { dry_run, .. })
             | Self::VolumeDelete(VolumeDelete { dry_run, .. })
             | Self::VolumeResize(VolumeResize { dry_run, .. })
             | Self::VolumeRename(VolumeRename { dry_run, .. })

@@ -106,6 +106,25 @@ impl AdminError {
         Self::new(Code::Usage, message, object)
     }
 
+    /// Something cannot go, because these clones share its blocks; `what` names what they began
+    /// with, as seen from what cannot go: "it", "its snapshots".
+    #[must_use]
+    pub fn held_by_clones(
+        message: impl Into<String>,
+        object: impl Into<String>,
+        (what, clones): (&str, &[String]),
+    ) -> Self {
+        let error = Self::new(Code::Conflict, message, object);
+        let Some(first) = clones.first() else { return error };
+        let count = match clones.len() {
+            1 => "1 clone uses".to_owned(),
+            count => format!("{count} clones use"),
+        };
+        error
+            .because(format!("{count} {what}: {}", clones.join(", ")))
+            .try_next(format!("stroop volume delete {first}, once nobody needs it"))
+    }
+
     /// A request about a thing that is not there; `noun` says what kind of thing.
     #[must_use]
     pub fn missing(message: impl Into<String>, noun: &str, name: impl Into<String>) -> Self {

@@ -50,7 +50,7 @@ pub use changes::{
     VolumeRename, VolumeResize, VolumeSet,
 };
 pub use check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckPin, CheckRead, CheckedState};
-pub use creation::VolumeCreate;
+pub use creation::{CloneCreate, VolumeCreate};
 pub use error::{AdminError, Code};
 pub use events::{EVENTS_MAX, Event, EventList, EventSeverity};
 pub use exports::{Access, ExportRule, Network, Squash, matching_rule};
@@ -62,7 +62,7 @@ pub use policies::{Reallocation, TieringPolicy};
 pub use protection::Protection;
 pub use rate::{RATE_BYTES_MIN, RateLimit};
 pub use replies::{
-    Activity, AggregateInfo, AggregateState, DamagedFile, DiskInfo, DiskLocated, DiskRole,
+    Activity, AggregateInfo, AggregateState, CloneOf, DamagedFile, DiskInfo, DiskLocated, DiskRole,
     DiskState, Health, HealthCheck, JournalCopy, JournalCopyState, Listener, MemoryConsumer,
     MemoryUse, MountInfo, Recovery, Removal, Severity, SnapshotInfo, StatusReply, Synced,
     VolumeExports, VolumeInfo, VolumeState,

@@ -8,6 +8,7 @@
 
 mod area_map;
 mod check;
+mod clones;
 mod deletion;
 mod events;
 mod features;
@@ -22,7 +23,7 @@ use crate::changes::{
     VolumeRename, VolumeResize, VolumeSet,
 };
 use crate::check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckRead};
-use crate::creation::VolumeCreate;
+use crate::creation::{CloneCreate, VolumeCreate};
 use crate::error::{AdminError, Code};
 use crate::events::{Event, EventList, EventSeverity};
 use crate::exports::{add_rule, remove_rule};
@@ -630,6 +631,7 @@ impl Administration for MemoryAdministration {
                 .because(format!("it is mounted at {mountpoint}"))
                 .try_next(format!("stroop unmount {}", units::shell_word(mountpoint))));
         }
+        clones::check_none(&state.volumes, &request.name)?;
         let mut consequences = vec![format!("{} files", volume.files)];
         if volume.snapshots > 0 {
             consequences.push(format!("{} snapshots", volume.snapshots));
@@ -637,6 +639,7 @@ impl Administration for MemoryAdministration {
         consequences.extend(volume.exports.iter().map(|rule| format!("exported to {rule}")));
         if !request.dry_run {
             state.volumes.remove(&request.name);
+            clones::forget(&mut state.snapshots, &request.name);
             state.snapshots.remove(&request.name);
             if let Some(aggregate) = state.aggregates.get_mut(&volume.aggregate) {
                 aggregate.volumes -= 1;
@@ -674,6 +677,7 @@ impl Administration for MemoryAdministration {
             id,
             created,
             exclusive_bytes: Some(0),
+            clones: Vec::new(),
         };
         state.snapshots.entry(request.volume.clone()).or_default().push(snapshot.clone());
         state.volume("find", &request.volume)?.snapshots += 1;
@@ -693,13 +697,15 @@ impl Administration for MemoryAdministration {
     fn snapshot_delete(&self, request: &SnapshotDelete) -> Result<Removal, AdminError> {
         let mut state = self.state.lock();
         let place = state.snapshot("delete", &request.volume, &request.name)?;
+        let object = format!("{}@{}", request.volume, request.name);
+        let list = state.snapshots.get(&request.volume).map_or(&[][..], Vec::as_slice);
+        clones::check_no_base("cannot delete", &object, list.get(place..=place))?;
         if !request.dry_run {
             if let Some(list) = state.snapshots.get_mut(&request.volume) {
                 list.remove(place);
             }
             state.volume("find", &request.volume)?.snapshots -= 1;
         }
-        let object = format!("{}@{}", request.volume, request.name);
         Ok(Removal::new(object, vec![], request.dry_run))
     }
 
@@ -715,6 +721,7 @@ impl Administration for MemoryAdministration {
                 .because(format!("newer snapshots would be lost: {}", newer.join(", ")))
                 .try_next("add --discard-newer, or delete them first"));
         }
+        clones::check_no_base("cannot restore", &object, list.get(place + 1..))?;
         let plan = newer.join(",");
         Removal::check_plan("cannot restore", &object, &plan, request.plan.as_deref())?;
         if !request.dry_run {
@@ -724,6 +731,32 @@ impl Administration for MemoryAdministration {
         let mut consequences = vec![format!("all changes to {} since", request.volume)];
         consequences.extend(newer.iter().map(|name| format!("snapshot {}@{name}", request.volume)));
         Ok(Removal { plan, object, consequences, freed_bytes: 0, dry_run: request.dry_run })
+    }
+
+    fn clone_create(&self, request: &CloneCreate) -> Result<Vec<VolumeInfo>, AdminError> {
+        let mut state = self.state.lock();
+        if let Some(name) = request.names.iter().find(|name| state.volumes.contains_key(*name)) {
+            return Err(taken("volume", name));
+        }
+        let place = state.snapshot("clone", &request.volume, &request.snapshot)?;
+        let parent = state.volume("clone", &request.volume)?.clone();
+        let mut made = Vec::with_capacity(request.names.len());
+        for name in &request.names {
+            let clone = clones::made(name, request, &parent, state.next_number());
+            if !request.dry_run {
+                state.volumes.insert(name.clone(), clone.clone());
+                state.snapshots.insert(name.clone(), Vec::new());
+                if let Some(snapshots) = state.snapshots.get_mut(&request.volume) {
+                    snapshots[place].clones.push(name.clone());
+                    snapshots[place].clones.sort();
+                }
+                if let Some(aggregate) = state.aggregates.get_mut(&parent.aggregate) {
+                    aggregate.volumes += 1;
+                }
+            }
+            made.push(clone);
+        }
+        Ok(made)
     }
 
     fn export_add(&self, request: &ExportAdd) -> Result<VolumeExports, AdminError> {

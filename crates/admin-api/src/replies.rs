@@ -311,6 +311,12 @@ pub struct VolumeInfo {
     pub owner: Owner,
     /// When it was made.
     pub created: Time,
+    /// What it began with, if it is a clone.
+    #[serde(default)]
+    pub clone_of: Option<CloneOf>,
+    /// Of the used: what a clone shares with its ancestors, which have it.
+    #[serde(default)]
+    pub inherited_bytes: u64,
     /// Who may mount it over NFS, in order.
     pub exports: Vec<ExportRule>,
     /// Where it is mounted on this machine.
@@ -325,6 +331,15 @@ pub struct VolumeInfo {
     /// wrote the volume, and this build lacks the feature. Nothing is damaged.
     #[serde(default)]
     pub lacking_feature: Option<String>,
+}
+
+/// The snapshot that a clone began with.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CloneOf {
+    /// The volume, the clone's parent.
+    pub volume: String,
+    /// Its snapshot.
+    pub snapshot: String,
 }
 
 /// A file of which a block that leads to its content cannot be read.
@@ -360,6 +375,9 @@ pub struct SnapshotInfo {
     pub created: Time,
     /// What deleting it alone would free; `None` where that is not known yet.
     pub exclusive_bytes: Option<u64>,
+    /// The clones that began with it, in order of name. It cannot be deleted before they are.
+    #[serde(default)]
+    pub clones: Vec<String>,
 }
 
 /// What a destructive act takes with it, or would.

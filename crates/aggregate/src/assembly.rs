@@ -51,6 +51,11 @@ impl Aggregate {
         let state = Mutex::new(ConsistencyPoint::new(parts.committed, parts.superblock_slot));
         let moved = block_side.table.iter().filter(|slot| slot.record.features.has(&MOVED_BLOCKS));
         let moved = moved.map(|slot| VolumeId(slot.record.volume.get())).collect();
+        let parents = block_side
+            .containers
+            .iter()
+            .filter_map(|(clone, container)| container.parent.map(|parent| (*clone, parent)));
+        let parents = RwLock::new(parents.collect());
         let tiers = RwLock::new(Tiers::of(&block_side.relocation, &block_side.table));
         let block_side = Partition::new(parts.vbn_affinity, block_side);
         let store = Arc::clone(&parts.store);
@@ -61,6 +66,7 @@ impl Aggregate {
             state,
             loads: Arc::default(),
             moved_volumes: RwLock::new(moved),
+            parents,
             tiers,
             evacuation,
             evacuation_limit: Mutex::default(),

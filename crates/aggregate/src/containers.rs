@@ -25,13 +25,16 @@ pub struct Container {
     pub deleting: bool,
     /// What the volume cannot live without is damaged: it stays as it is, but for its deletion.
     pub quarantined: bool,
+    /// The volume that it is a clone of. Where the map has a hole the parent's map may have the
+    /// block.
+    pub parent: Option<VolumeId>,
 }
 
 impl Container {
-    /// The container of a new volume.
+    /// The container of a new volume, a clone of `parent` if there is one.
     #[must_use]
-    pub fn empty() -> Self {
-        Self { root: Root::default(), blocks: 0, deleting: false, quarantined: false }
+    pub fn empty(parent: Option<VolumeId>) -> Self {
+        Self { root: Root::default(), blocks: 0, deleting: false, quarantined: false, parent }
     }
 
     /// Whether its entries may change.
@@ -129,7 +132,8 @@ pub(crate) fn entries_of(node: u64) -> impl Iterator<Item = Vvbn> {
     first_of(node).until(first_of(node + 1))
 }
 
-/// The place of a VVBN's block: its container map entry.
+/// The place of a VVBN's block by the volume's own container map: a hole where the block is
+/// inherited.
 ///
 /// # Errors
 /// What to wait for.

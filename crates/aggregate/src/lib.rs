@@ -55,6 +55,7 @@ pub use allocation::pool::BlockPool;
 pub use allocation::reclaim::Reclaim;
 pub use allocation::tuning::{FreeCounters, PickCounters, Tuning};
 pub use allocator::{AreaChoice, Picks};
+pub use block_side::clones::ANCESTORS_MAX;
 pub use block_side::deletion::Deletion;
 pub use block_side::evacuation::{Evacuation, EvacuationError};
 pub use block_side::mount::{AGGREGATE_BLOCKS_MIN, Mounted, format_block_side, mount};

@@ -7,7 +7,8 @@
 //! The PVBN of a dual pointer is a hint (decision 12). If the block is not there, the volume's
 //! container map says where it is. Where blocks of a volume were moved, the map is asked first: no
 //! read is wasted, and no other block is taken for the one that is wanted. A block that the
-//! consistency point under way has placed is not in the map yet; it is where its pointer says.
+//! consistency point under way has placed is not in the map yet; it is where its pointer says. Of a
+//! clone's block like that the map may tell an ancestor's place, where its content is not found.
 //!
 //! Fails: the waiting message is told which block can neither be read nor repaired, and fails with
 //! an I/O error; nothing else does. A commit may free a block while it is being read. Its place may
@@ -20,6 +21,7 @@ use cowfs::cache::BufferCache;
 use cowfs::content::content_checksum;
 use cowfs::reader::{HeldBlocks, LoadProof, LoadRequest};
 use cowfs::scatter::is_near;
+use platform::mutation::{self, Rule};
 use platform::sync::Mutex;
 use platform::sync::atomic::{AtomicUsize, Ordering};
 use raid::{BlockRead, BlockStore, Proof};
@@ -389,7 +391,12 @@ impl Loader {
                 Some(Place::Unknown) => Some(request.pvbn),
                 Some(Place::Nowhere) | None => None,
             };
-            let Some(pvbn) = place.filter(|pvbn| *pvbn != at) else {
+            // A clone's block that is in no map yet has its place from its pointer only, though an
+            // ancestor may have another block under the same number.
+            let is_hint_untried =
+                at != request.pvbn && !mutation::broken(Rule::ReusedNumberLookedUp);
+            let hint = is_hint_untried.then_some(request.pvbn);
+            let Some(pvbn) = place.filter(|pvbn| *pvbn != at).or(hint) else {
                 return this.lose(&request);
             };
             // A number that was freed may have another block by now.
@@ -400,7 +407,7 @@ impl Loader {
             let read = move |outcome: Option<BlockRef>| match outcome {
                 Some(block) => {
                     tracing::debug!(%volume, %vvbn, hint = %request.pvbn, %pvbn, "a wrong hint");
-                    if pvbn != request.pvbn {
+                    if pvbn != request.pvbn || at != request.pvbn {
                         that.cache.note_moved(request.pvbn, request.check, pvbn);
                     }
                     that.deliver(Wanted { at: pvbn, request }, block);

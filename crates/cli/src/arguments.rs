@@ -5,6 +5,7 @@
 
 mod bench;
 mod check;
+mod clone;
 mod description;
 mod event;
 mod job;
@@ -25,6 +26,7 @@ pub use bench::{
     BenchStreamsArguments, ModelMedium,
 };
 pub use check::CheckCommand;
+pub use clone::CloneCommand;
 pub use description::{CompletionArguments, ManualArguments, Shell};
 pub use event::{EventCommand, EventTailArguments, Since};
 pub use job::JobCommand;
@@ -173,6 +175,9 @@ pub enum ClientCommand {
     /// Snapshots: a volume's past, readable under .snapshot
     #[command(subcommand)]
     Snapshot(SnapshotCommand),
+    /// Clones: writable volumes that begin with a snapshot and share its blocks
+    #[command(subcommand)]
+    Clone(CloneCommand),
     /// Exports: who may mount a volume over NFS
     #[command(subcommand)]
     Export(ExportCommand),

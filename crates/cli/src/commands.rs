@@ -5,6 +5,7 @@
 mod aggregate;
 mod area_map;
 mod begun;
+mod clone;
 mod disk;
 mod event;
 mod export;
@@ -82,6 +83,7 @@ fn execute(
         ClientCommand::Event(command) => event::run(command, node),
         ClientCommand::Volume(command) => volume::run(command, options, node, terminal),
         ClientCommand::Snapshot(command) => snapshot::run(command, options, node, terminal),
+        ClientCommand::Clone(command) => clone::run(command, node),
         ClientCommand::Export(command) => export::run(command, node),
         ClientCommand::Mount { volume, mountpoint, write_back } => match (volume, mountpoint) {
             (Some(volume), Some(mountpoint)) => {

@@ -380,7 +380,9 @@ impl<P: Pointer> ImageCleaner<P> {
     }
 
     fn work_on_snapshots(&mut self, space: &mut Space<P>, reader: &Reader<'_>) -> Progress<()> {
-        let worked = space.work_on_snapshots(&mut self.snapshot_blocks_done, reader);
+        let done = &mut self.snapshot_blocks_done;
+        let discarded = space.discard_trees(done, SCAN_BLOCKS_PER_CP, reader);
+        let worked = discarded.and_then(|()| space.work_on_snapshots(done, reader));
         let inode = InodeNumber(metafile::ACTIVE_MAP);
         self.files.given_up.extend(space.take_kept().into_iter().map(|(pvbn, numbers)| GivenUp {
             inode,
@@ -665,7 +667,9 @@ fn put_record(block: &mut Block, slot: usize, record: &InodeRecord) {
         .copy_from_slice(record.as_bytes());
 }
 
-pub(crate) fn metafile_record<P: Pointer>(root: &Root<P>, blocks: u64) -> InodeRecord {
+/// The inode of a metafile with this tree, of so many blocks.
+#[must_use]
+pub fn metafile_record<P: Pointer>(root: &Root<P>, blocks: u64) -> InodeRecord {
     let mut record = InodeRecord::zeroed();
     record.kind = KIND_METAFILE;
     record.blocks = U64::new(blocks);
@@ -680,7 +684,7 @@ pub const fn snapshot_table_key(volume: VolumeId) -> FileKey {
 }
 
 /// Inode number under which the blocks of the snapshot table are identified on media.
-pub const SNAPSHOT_TABLE: InodeNumber = InodeNumber(metafile::ROOT_DIRECTORY - 1);
+pub const SNAPSHOT_TABLE: InodeNumber = InodeNumber(metafile::SNAPSHOT_TABLE);
 
 /// Block `fbn` of the snapshot table.
 fn snapshot_block<P: Pointer>(snapshots: &[Snapshot<P>], fbn: Fbn) -> Block {

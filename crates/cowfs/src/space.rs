@@ -12,6 +12,7 @@
 //! - Setting a set bit or clearing a clear one is a bug that would lose data: it stops the node.
 
 mod areas;
+mod base;
 mod counted;
 mod delayed;
 mod number_set;
@@ -47,6 +48,7 @@ const SCAN_RELEASED_PER_CP: u64 = 64 << 10;
 const MUTATED_BLOCKS: u64 = 16;
 
 pub use areas::{read_top_areas, top_areas_key};
+pub use base::{Base, DiscardPlace};
 pub use delayed::{DelayLimits, FreeCounts};
 
 /// See the module.
@@ -88,6 +90,8 @@ pub struct Space<P: Pointer> {
     stale_table_blocks: BTreeSet<Fbn>,
     /// The number of the next snapshot.
     pub next_snapshot: u32,
+    /// What a clone began with.
+    pub base: Option<Base<P>>,
     /// Found free and handed out, not yet settled.
     given: NumberSet<P::Number>,
     /// Freed by the running consistency point.
@@ -145,6 +149,7 @@ impl<P: Pointer> Space<P> {
             snapshots_changed: false,
             stale_table_blocks: BTreeSet::new(),
             next_snapshot: 1,
+            base: None,
             given: NumberSet::default(),
             freed: NumberSet::default(),
             pinned: None,
@@ -439,11 +444,15 @@ impl<P: Pointer> Space<P> {
         Ok(())
     }
 
-    /// Whether background work on snapshots is left.
+    /// Whether background work on snapshots is left, or on the trees of a clone's base.
     #[must_use]
     pub fn has_snapshot_work(&self) -> bool {
         let end = self.map_blocks();
-        self.snapshots.iter().any(|snapshot| snapshot.deleting || snapshot.merged_blocks < end)
+        self.base.as_ref().is_some_and(Base::has_work)
+            || self
+                .snapshots
+                .iter()
+                .any(|snapshot| snapshot.deleting || snapshot.merged_blocks < end)
     }
 
     /// The snapshot at `at` changed: the table is written.

@@ -6,6 +6,7 @@
 //! Fails: [`EngineError`], with nothing changed.
 
 use crate::change::owed;
+use crate::clones::{self, CloneRequest};
 use crate::engine::{Done, Engine};
 use crate::error::EngineError;
 use crate::features::{self, FeatureInUse};
@@ -122,6 +123,12 @@ impl Engine {
         aggregate.request_action(Box::new(action), Box::new(committed));
     }
 
+    /// Makes clones of a snapshot, all or none: volumes that begin with its image and share its
+    /// blocks.
+    pub fn create_clones(self: &Arc<Self>, request: CloneRequest, done: Done<()>) {
+        clones::create(self, request, done);
+    }
+
     /// Makes the content of the root directory of an empty file system.
     pub(crate) fn make_root<P: Pointer>(
         &self,
@@ -159,6 +166,7 @@ impl Engine {
         let (same, identity) = (Arc::clone(self), served.environment.identity);
         let action = move |scope: &mut FreezeScope<'_, '_>| {
             served.check_there()?;
+            scope.block_side().check_no_clones(served.environment.volume)?;
             engine.begin_deletion(&served);
             if let VolumeKind::Flexible(volume) = &served.kind {
                 lifecycle::delete(scope, volume);
@@ -204,7 +212,11 @@ impl Engine {
             served.check_there()?;
             scope.block_side().changeable_slot_of(served.environment.volume)?;
             match &served.kind {
-                VolumeKind::Flexible(volume) => volume.accept(scope.access, &request, birth),
+                VolumeKind::Flexible(volume) => {
+                    let lost = volume.lost_snapshots(scope.access, &request);
+                    scope.block_side().check_no_base(served.environment.volume, &lost)?;
+                    volume.accept(scope.access, &request, birth)
+                }
                 VolumeKind::Traditional(volume) => {
                     volume.accept(scope.access, &request, birth)?;
                     Ok(Acted::Done)

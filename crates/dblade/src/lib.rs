@@ -20,6 +20,7 @@
 mod admin;
 mod background;
 mod change;
+mod clones;
 mod create;
 mod data;
 mod disks;
@@ -56,6 +57,7 @@ pub use admin::VolumeRequest;
 pub use aggregate::{
     AreaChoice, Reallocation, Tiering, TieringPolicy, Tuning, VOLUMES_MAX, VolumeChange,
 };
+pub use clones::{CloneOrigin, CloneRequest};
 pub use cowfs::image::GivenUp;
 pub use create::{CreateAggregate, groups_of};
 pub use disks::{AddDisks, Joining};

@@ -339,7 +339,8 @@ impl Opening {
             } else if let Some(feature) = record.features.forbids_reading(FeatureScope::Volume)
                 && !mutation::broken(Rule::LackingVolumeLoaded)
             {
-                self.serve_unreadable(aggregate, &record, VolumeDamage::Feature(feature));
+                let damage = VolumeDamage::Feature(feature);
+                self.serve_unreadable(aggregate, (side, &record), damage);
             } else {
                 match self.load_volume(aggregate, side, &record, held) {
                     Err(Stop::Wait(Wait::Load(mut requests))) => {
@@ -354,7 +355,8 @@ impl Opening {
                         && !aggregate.is_failed()
                         && !aggregate.may_pass(&stop) =>
                     {
-                        self.serve_unreadable(aggregate, &record, VolumeDamage::of(&stop));
+                        let damage = VolumeDamage::of(&stop);
+                        self.serve_unreadable(aggregate, (side, &record), damage);
                     }
                     Err(Stop::OtherBuild(damage)) if !aggregate.is_failed() => {
                         let refused = self.check_lacking(&record, Lacking::Structure(damage));
@@ -362,8 +364,10 @@ impl Opening {
                             return Ok(Err(refused));
                         }
                         let volume = VolumeId(record.volume.get());
-                        aggregate.block_side.write(access).set_not_understood(volume, damage);
-                        self.serve_unreadable(aggregate, &record, VolumeDamage::OtherBuild(damage));
+                        let side = aggregate.block_side.write(access);
+                        side.set_not_understood(volume, damage);
+                        let damage = VolumeDamage::OtherBuild(damage);
+                        self.serve_unreadable(aggregate, (side, &record), damage);
                     }
                     loaded => loaded?,
                 }
@@ -415,10 +419,10 @@ impl Opening {
     fn serve_unreadable(
         &mut self,
         aggregate: &Arc<Aggregate>,
-        record: &VolumeRecord,
+        (side, record): (&BlockSide, &VolumeRecord),
         damage: VolumeDamage,
     ) {
-        let volume = lifecycle::open_unreadable(aggregate, record, damage);
+        let volume = lifecycle::open_unreadable(aggregate, (side, record), damage);
         let kind = VolumeKind::Flexible(volume);
         self.volumes.push(self.engine.served_volume(aggregate, record, kind));
     }

@@ -38,7 +38,13 @@ pub(crate) fn note(served: &ServedVolume, found: Scattered) {
 fn is_wanted(served: &ServedVolume) -> bool {
     // What may go to an object store is not put in order on disks.
     let stays = || served.tiering().policy == TieringPolicy::None;
-    served.may_reallocate() && matches!(served.kind, VolumeKind::Flexible(_)) && stays()
+    // A clone's blocks that are written anew are its own, and the parent's stay: they would be
+    // shared no more.
+    let is_clone = served.origin.is_some();
+    served.may_reallocate()
+        && matches!(served.kind, VolumeKind::Flexible(_))
+        && !is_clone
+        && stays()
 }
 
 /// Time has passed: volumes reallocate what readers have found.

@@ -1,5 +1,6 @@
 //! A volume in service: its front, its aggregate, and what clients must know of it.
 
+use crate::clones::CloneOrigin;
 use crate::scattered::ScatteredBlocks;
 use aggregate::{Aggregate, AggregateError, Reallocation, Tiering, VolumeChange};
 use cowfs::image::GivenUp;
@@ -55,6 +56,8 @@ pub struct ServedVolume {
     pub handle_key: HandleKey,
     /// When it was made.
     pub created: Timestamp,
+    /// What it began with, if it is a clone.
+    pub origin: Option<CloneOrigin>,
     names: RwLock<VolumeNames>,
     exports: RwLock<Arc<Vec<ExportRuleRecord>>>,
     tiering: RwLock<Tiering>,
@@ -84,6 +87,7 @@ impl ServedVolume {
             environment,
             handle_key: HandleKey(record.handle_key),
             created: Timestamp(record.created.get()),
+            origin: CloneOrigin::of(record),
             names: RwLock::new(VolumeNames { served: name, given: record.name().to_owned() }),
             exports: RwLock::new(Arc::new(exports)),
             tiering: RwLock::new(Tiering::of(record)),
@@ -112,6 +116,12 @@ impl ServedVolume {
     /// Only [`crate::engine::Engine`] renames, which has the register of names.
     pub(crate) fn set_names(&self, names: VolumeNames) {
         *self.names.write() = names;
+    }
+
+    /// Whether another volume is in the same aggregate.
+    #[must_use]
+    pub fn is_beside(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.aggregate, &other.aggregate)
     }
 
     /// The size that users see.
@@ -228,6 +238,24 @@ impl ServedVolume {
             VolumeKind::Flexible(volume) => volume.used_blocks(),
             VolumeKind::Traditional(_) => self.aggregate.used_blocks(),
         }
+    }
+
+    /// Blocks that the aggregate has for this volume alone, snapshots and delayed frees included.
+    /// Beyond them a clone uses what it inherited.
+    #[must_use]
+    pub fn owned_blocks(&self) -> u64 {
+        match &self.kind {
+            VolumeKind::Flexible(volume) => volume.owned_blocks(),
+            VolumeKind::Traditional(_) => self.aggregate.used_blocks(),
+        }
+    }
+
+    /// Blocks in use or delayed that a clone inherited: an ancestor has them.
+    #[must_use]
+    pub fn inherited_blocks(&self) -> u64 {
+        // Number 0 counts as in use, and is no block.
+        let numbers = (self.used_blocks() + self.delayed_blocks()).saturating_sub(1);
+        self.origin.map_or(0, |_| numbers.saturating_sub(self.owned_blocks()))
     }
 
     /// Files that were given up since the start: a block that leads to the content cannot be read.

@@ -23,6 +23,7 @@ use volume::SnapshotRequest;
 
 mod areas;
 mod blocks;
+mod clones;
 mod damage;
 mod features;
 mod frees;

@@ -3,6 +3,7 @@
 //! Invariants: the order of findings follows from the media alone.
 
 use crate::error::InspectError;
+use crate::families::Families;
 use crate::filesystem::ContainerMap;
 use crate::finding::Finding;
 use crate::image::{Layout, layout_of};
@@ -13,6 +14,7 @@ use crate::{names, namespace, open, parity, slots};
 use ondisk::records::{STATE_DELETING, VolumeRecord};
 use ondisk::root::{Superblock, metafile};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use units::{SnapshotId, VolumeId};
 
 /// Checks everything; findings go into the medium's report.
@@ -66,7 +68,12 @@ fn check_volumes(
 ) -> Result<(), InspectError> {
     let mut containers = std::mem::take(&mut walked.active.containers);
     let mut matched = BTreeSet::new();
-    for record in records.iter().filter(|record| open::is_flexible(record)) {
+    let mut families = Families::new(records);
+    // Parents have lower numbers than their clones.
+    let mut records: Vec<&VolumeRecord> =
+        records.iter().filter(|one| open::is_flexible(one)).collect();
+    records.sort_by_key(|record| record.volume.get());
+    for record in records {
         let inode = record.container_inode.get();
         let volume = VolumeId(record.volume.get());
         let expected = metafile::ROOT_DIRECTORY + u64::from(volume.get());
@@ -86,9 +93,14 @@ fn check_volumes(
             space::prove_places(medium, crate::ImageName { volume, snapshot }, &places)?;
             continue;
         }
-        if let Some(fs) = open::volume(medium, record, container)? {
+        let container = Arc::new(container);
+        let (ancestors, finding) = families.ancestors_of(record);
+        finding.into_iter().for_each(|finding| medium.report.add(finding));
+        families.add(record, &container, &ancestors);
+        if let Some(fs) = open::volume(medium, record, container, ancestors)? {
             let mut walker = Walker::new(medium, &fs);
             let mut walked = space::check(&mut walker, Layout::Files)?;
+            families.note_bases(volume, &walked.snapshots);
             check_names(&mut walker, &mut walked)?;
         }
     }

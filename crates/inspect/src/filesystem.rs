@@ -6,10 +6,12 @@
 use crate::finding::{Finding, ImageName, Place};
 use crate::format::{Content, Format, Link};
 use crate::medium::Want;
+use crate::vbn_set::VbnSet;
 use ondisk::identity::BlockOwner;
 use ondisk::inode::{InodeRecord, PAYLOAD_SIZE};
 use ondisk::pointer::PVBN_UNKNOWN;
 use ondisk::root::FileSystemRoot;
+use std::sync::Arc;
 use units::{CpNumber, Fbn, InodeNumber, Pvbn, SnapshotId, VolumeId, Vvbn};
 
 /// Inode number under which blocks of the inode file are identified.
@@ -66,13 +68,28 @@ impl ContainerMap {
     }
 }
 
+/// A volume that a clone inherits blocks of.
+#[derive(Clone)]
+pub(crate) struct Ancestor {
+    pub volume: VolumeId,
+    pub container: Arc<ContainerMap>,
+    pub has_moved: bool,
+    /// The numbers that can be inherited: those of the snapshot that the clone of this volume began
+    /// with. `None` if they cannot be read.
+    pub base: Option<Arc<VbnSet>>,
+}
+
 /// See the module.
 pub(crate) struct FileSystem {
     /// Zero in the aggregate's own.
     pub volume: VolumeId,
     pub format: Format,
     /// Of a flexible volume.
-    pub container: Option<ContainerMap>,
+    pub container: Option<Arc<ContainerMap>>,
+    /// Of a clone: its parent, the parent's parent, and so on.
+    pub ancestors: Vec<Ancestor>,
+    /// Of a clone: what is left of the trees that it lets go of.
+    pub discarded: Vec<Tree>,
     /// Blocks of its files were moved, ever: pointers to them may be wrong about their places.
     pub has_moved: bool,
     /// Files may have access control lists: the volume's record says so. Of a traditional volume it
@@ -135,6 +152,23 @@ impl FileSystem {
         }
     }
 
+    /// Where a volume's block lies, and its check, and in which volume it was born: this one, or an
+    /// ancestor.
+    pub fn place_of(&self, vbn: u64) -> Option<(VolumeId, (Pvbn, u16))> {
+        if let Some(found) = self.container.as_ref()?.get(vbn) {
+            return Some((self.volume, found));
+        }
+        for ancestor in &self.ancestors {
+            if ancestor.base.as_ref().is_some_and(|base| !base.contains(vbn)) {
+                return None;
+            }
+            if let Some(found) = ancestor.container.get(vbn) {
+                return Some((ancestor.volume, found));
+            }
+        }
+        None
+    }
+
     /// How to read the block that a pointer leads to, and a finding about the pointer.
     ///
     /// # Errors
@@ -146,16 +180,18 @@ impl FileSystem {
         content: Content,
         keep: bool,
     ) -> Result<(Want, Option<Finding>), Finding> {
-        let owner = Some(self.owner(&at, content, link.vbn));
-        let Some(container) = &self.container else {
-            let check = link.check as u16;
+        let owner = self.owner(&at, content, link.vbn);
+        if self.container.is_none() {
+            let (check, owner) = (link.check as u16, Some(owner));
             return Ok((Want { at, pvbn: link.pvbn, check, tree: None, owner, keep }, None));
-        };
-        let Some((pvbn, check)) = container.get(link.vbn) else {
+        }
+        let Some((volume, (pvbn, check))) = self.place_of(link.vbn) else {
             return Err(Finding::NotInContainer { at, vbn: link.vbn });
         };
+        let owner = Some(BlockOwner { volume, ..owner });
         // A hint that is wrong once the block was moved (decision 12).
-        let differs = link.pvbn != pvbn && link.pvbn != PVBN_UNKNOWN && !self.has_moved;
+        let has_moved = self.has_moved || self.ancestors.iter().any(|one| one.has_moved);
+        let differs = link.pvbn != pvbn && link.pvbn != PVBN_UNKNOWN && !has_moved;
         let finding =
             differs.then_some(Finding::PvbnDiffers { at, pointer: link.pvbn, container: pvbn });
         let tree = Some((link.check, content));

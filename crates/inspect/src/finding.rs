@@ -370,6 +370,16 @@ pub enum Finding {
         /// The volume.
         volume: VolumeId,
     },
+    /// The snapshot that a clone began with is not in the parent's snapshot table.
+    #[error("{volume}: it is a clone of {parent} snapshot {snapshot}, which is not there")]
+    CloneBase {
+        /// The clone.
+        volume: VolumeId,
+        /// Its parent.
+        parent: VolumeId,
+        /// The number of the snapshot.
+        snapshot: SnapshotId,
+    },
     /// A volume has no container, or a container no volume.
     #[error("inode {inode} of the aggregate: a container and a volume do not match")]
     Container {

@@ -28,6 +28,7 @@ mod array;
 mod check;
 mod directory;
 mod error;
+mod families;
 mod fault;
 mod filesystem;
 mod finding;

@@ -1,16 +1,18 @@
 //! From disks to file systems: the superblock, the aggregate's own file system, the volumes.
 
 use crate::error::InspectError;
-use crate::filesystem::{ContainerMap, FileSystem, VOL_INFO_INODE};
+use crate::filesystem::{Ancestor, ContainerMap, FileSystem, SNAPSHOT_TABLE, Tree, VOL_INFO_INODE};
 use crate::finding::{Finding, Place};
 use crate::format::{Content, Format};
 use crate::medium::{Medium, Want};
 use crate::slots;
 use ondisk::damage::Damage;
 use ondisk::features::{ACLS, FeatureScope, MOVED_BLOCKS};
+use ondisk::inode::InodeRecord;
 use ondisk::records::{STATE_EMPTY, VOLUME_FLEXIBLE, VolumeRecord};
-use ondisk::root::{Superblock, VOL_INFO_VVBN, VolInfo};
+use ondisk::root::{DISCARDED_TREES, Superblock, VOL_INFO_VVBN, VolInfo};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use units::{BlockRef, CpNumber, VolumeId};
 
 /// The newest valid superblock of any disk and slot that names this aggregate.
@@ -44,6 +46,8 @@ pub(crate) fn aggregate(superblock: &Superblock) -> FileSystem {
         volume: VolumeId(0),
         format: Format::Physical,
         container: None,
+        ancestors: Vec::new(),
+        discarded: Vec::new(),
         has_moved: false,
         has_acls: true,
         root: superblock.root,
@@ -79,17 +83,21 @@ pub(crate) fn is_flexible(record: &VolumeRecord) -> bool {
     record.kind == VOLUME_FLEXIBLE
 }
 
-/// A flexible volume's file system, from its vol_info block; `None` if that is damaged.
+/// A flexible volume's file system, from its vol_info block; `None` if that is damaged. The
+/// ancestors of a clone come in order.
 pub(crate) fn volume(
     medium: &mut Medium<'_>,
     record: &VolumeRecord,
-    container: ContainerMap,
+    container: Arc<ContainerMap>,
+    ancestors: Vec<Ancestor>,
 ) -> Result<Option<FileSystem>, InspectError> {
     let volume = VolumeId(record.volume.get());
     let mut fs = FileSystem {
         volume,
         format: Format::Dual,
         container: None,
+        ancestors,
+        discarded: Vec::new(),
         has_moved: record.features.has(&MOVED_BLOCKS),
         has_acls: record.features.has(&ACLS),
         root: <ondisk::root::FileSystemRoot as zerocopy::FromZeros>::new_zeroed(),
@@ -128,6 +136,25 @@ pub(crate) fn volume(
         medium.report.add(wrong("size_blocks"));
     }
     fs.root = found.root;
+    fs.discarded = discarded(record, &found);
     fs.container = Some(container);
     Ok(Some(fs))
+}
+
+/// What is left of the trees that a clone lets go of.
+fn discarded(record: &VolumeRecord, vol_info: &VolInfo) -> Vec<Tree> {
+    if !record.clone_base.is_some() {
+        return Vec::new();
+    }
+    let at = vol_info.discard_tree.get() as usize;
+    let trees = DISCARDED_TREES.iter().zip(&record.clone_base.discarded).enumerate().skip(at);
+    let tree = |(index, (inode, record)): (usize, (&u64, &InodeRecord))| {
+        let content = match *inode {
+            SNAPSHOT_TABLE => Content::Snapshots,
+            _ => Content::Data,
+        };
+        let from = if index == at { vol_info.discard_next.get() } else { 0 };
+        Tree { range: (from, u64::MAX), ..Tree::of(*inode, content, record) }
+    };
+    trees.map(tree).collect()
 }

@@ -28,7 +28,8 @@ pub(crate) struct Snapshot {
     pub name: ImageName,
     pub record: SnapshotRecord,
     pub image: Option<Image>,
-    map: VbnSet,
+    /// Its own map, as far as it is still to be released.
+    pub map: VbnSet,
 }
 
 impl Snapshot {
@@ -65,6 +66,10 @@ pub(crate) fn check(
     walker.begin();
     let mut active = image::walk(walker, name, &root.inode_file, layout)?;
     let records = read_snapshots(walker)?;
+    let fs = walker.fs;
+    for tree in &fs.discarded {
+        walker.walk(name, tree, Leaves::Prove)?;
+    }
     active.is_whole = walker.is_whole;
     active.reached = walker.begin();
     let disputed = compare_map(walker, name, &active, &VbnSet::default());
@@ -287,7 +292,10 @@ fn compare_used(walker: &mut Walker<'_, '_, '_>, walked: &Walked) {
     let zero: VbnSet = std::iter::once(0).collect();
     let lacking = walked.used.without(&zero).without(&placed);
     // Where a pointer leads to such a block it was told.
-    let lacking: VbnSet = lacking.iter().filter(|vbn| !walker.is_proved(*vbn)).collect();
+    let is_placed = |vbn: &u64| walker.is_proved(*vbn) || walker.fs.place_of(*vbn).is_some();
+    let mut lacking: VbnSet = lacking.iter().filter(|vbn| !is_placed(vbn)).collect();
+    // What is to be freed below is the volume's own.
+    lacking.add(&walked.active.delayed_map.without(&placed));
     for run in lacking.runs() {
         walker.tell(Finding::ContainerMissing { volume, blocks: blocks(run) });
     }

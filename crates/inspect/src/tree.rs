@@ -6,6 +6,7 @@
 
 use crate::directory;
 use crate::error::InspectError;
+use crate::families::Families;
 use crate::fault::{DirectoryFault, EntryFault};
 use crate::filesystem::{FileSystem, INODE_FILE, Tree};
 use crate::finding::{Finding, ImageName};
@@ -19,10 +20,11 @@ use crate::walker::{Inodes, Leaves, Walker};
 use crate::{ImageFile, open};
 use ondisk::acl::{ACL_ACCESS, value_shown};
 use ondisk::inode::{InodeRecord, KIND_DIRECTORY, KIND_REGULAR, KIND_SYMLINK};
-use ondisk::records::{STATE_ONLINE, SnapshotRecord};
+use ondisk::records::{STATE_ONLINE, SnapshotRecord, VolumeRecord};
 use ondisk::root::{Superblock, metafile};
 use ondisk::xattr::Xattrs;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use units::{BLOCK_SIZE_U64, Block, BlockRef, Timestamp};
 use zerocopy::IntoBytes;
 
@@ -61,8 +63,19 @@ pub(crate) fn find_volume(
     if !open::is_flexible(record) {
         return Ok(fs);
     }
+    let mut families = Families::new(&records);
+    let mut line: Vec<&VolumeRecord> =
+        records.iter().filter(|one| open::is_flexible(one)).collect();
+    line.sort_by_key(|one| one.volume.get());
+    for one in line.into_iter().filter(|one| one.volume < record.volume) {
+        if let Some(container) = containers.remove(&one.container_inode.get()) {
+            let (ancestors, _) = families.ancestors_of(one);
+            families.add(one, &Arc::new(container), &ancestors);
+        }
+    }
+    let (ancestors, _) = families.ancestors_of(record);
     let container = containers.remove(&record.container_inode.get()).ok_or_else(missing)?;
-    let found = open::volume(medium, record, container)?;
+    let found = open::volume(medium, record, Arc::new(container), ancestors)?;
     whole(medium)?;
     found.ok_or_else(missing)
 }

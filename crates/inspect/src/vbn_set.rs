@@ -40,6 +40,12 @@ impl VbnSet {
         old & mask == 0
     }
 
+    /// Whether a number is in the set.
+    pub fn contains(&self, vbn: u64) -> bool {
+        let (chunk, word, mask) = position(vbn);
+        self.chunks.get(&chunk).is_some_and(|words| words[word] & mask != 0)
+    }
+
     /// Adds the bits of block `index` of a free map.
     pub fn add_map_block(&mut self, index: u64, block: &Block) {
         let mut words = [0; WORDS];

@@ -7,10 +7,10 @@ use crate::management::Management;
 use admin_api::{
     AdminError, Administration, AggregateAdd, AggregateCreate, AggregateDelete, AggregateFeatures,
     AggregateInfo, AggregateMap, AggregateOnline, AggregateSet, CheckBegun, CheckBlocks, CheckHeld,
-    CheckKeep, CheckRead, DiskClear, DiskFail, DiskInfo, DiskLocate, DiskLocated, DiskReplace,
-    DiskZero, Event, EventList, ExportAdd, ExportRemove, GroupRemove, JobChange, JobInfo, JobName,
-    MapShow, MountCreate, MountInfo, MountRemove, Named, Removal, ScrubChange, ScrubInfo,
-    SnapshotDelete, SnapshotInfo, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove,
+    CheckKeep, CheckRead, CloneCreate, DiskClear, DiskFail, DiskInfo, DiskLocate, DiskLocated,
+    DiskReplace, DiskZero, Event, EventList, ExportAdd, ExportRemove, GroupRemove, JobChange,
+    JobInfo, JobName, MapShow, MountCreate, MountInfo, MountRemove, Named, Removal, ScrubChange,
+    ScrubInfo, SnapshotDelete, SnapshotInfo, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove,
     StatusReply, Synced, UpgradeReport, VolumeCreate, VolumeDelete, VolumeExports, VolumeFilter,
     VolumeInfo, VolumeOffline, VolumeRename, VolumeResize, VolumeSet,
 };
@@ -271,6 +271,10 @@ impl Administration for Management {
 
     fn snapshot_restore(&self, request: &SnapshotRestore) -> Result<Removal, AdminError> {
         self.volumes.restore_snapshot(request)
+    }
+
+    fn clone_create(&self, request: &CloneCreate) -> Result<Vec<VolumeInfo>, AdminError> {
+        self.volumes.create_clones(request)
     }
 
     fn export_add(&self, request: &ExportAdd) -> Result<VolumeExports, AdminError> {

@@ -207,6 +207,17 @@ pub const REALLOCATION: Feature = Feature {
     meaning: "an administrator turned read reallocation off",
 };
 
+/// There are clones. A build that lacks the feature would free what they share with their parents,
+/// and would not find the blocks that they share.
+pub const CLONES: Feature = Feature {
+    scope: FeatureScope::Aggregate,
+    class: FeatureClass::Incompatible,
+    bit: 0,
+    name: "clones",
+    date: "2026-11",
+    meaning: "volumes are clones, whose container maps have holes where their parents' have blocks",
+};
+
 /// All features. Append only.
 pub const FEATURES: &[Feature] = &[
     DOUBLE_PARITY,
@@ -220,6 +231,7 @@ pub const FEATURES: &[Feature] = &[
     DISK_NUMBERS,
     ACLS,
     REALLOCATION,
+    CLONES,
 ];
 
 /// The features of a class that this build has.

@@ -8,8 +8,9 @@
 use crate::damage::Damage;
 use crate::features::{FeatureScope, FeatureSet, OFFLINE};
 use crate::inode::InodeRecord;
+use crate::root::DISCARDED_TREES;
 use std::fmt;
-use units::{BLOCK_SIZE, Block, SnapshotUuid, VolumeUuid};
+use units::{BLOCK_SIZE, Block, SnapshotUuid, VolumeId, VolumeUuid};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -102,8 +103,12 @@ pub const EXPORT_EVERY_CLIENT: u8 = 8;
 /// Bits of `flags` that there are. A build that knows fewer must not guess at a rule.
 pub const EXPORT_FLAGS: u8 = 15;
 
-const VOLUME_PADDING_BYTES: usize =
-    BLOCK_SIZE - 128 - EXPORT_RULES_MAX * 32 - 32 - size_of::<FeatureSet>();
+const VOLUME_PADDING_BYTES: usize = BLOCK_SIZE
+    - 128
+    - EXPORT_RULES_MAX * 32
+    - 32
+    - size_of::<FeatureSet>()
+    - size_of::<CloneBase>();
 
 /// A volume's record: one block of the volume table.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -152,11 +157,69 @@ pub struct VolumeRecord {
     pub handle_key: [u8; 16],
     /// What the volume's content uses.
     pub features: FeatureSet,
+    /// The snapshot that a clone began with; all zero in a volume that is no clone.
+    pub clone_base: CloneBase,
     /// Zero.
     pub padding: [u8; VOLUME_PADDING_BYTES],
 }
 
+/// The snapshot that a clone began with (FlexVol section 4.2), its *base*.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct CloneBase {
+    /// The number of the parent volume, which is less than the clone's; 0: the volume is no clone.
+    pub parent: U32,
+    /// The number of the base among the parent's snapshots.
+    pub snapshot: U32,
+    /// The identity of the base.
+    pub identity: SnapshotUuid,
+    /// Reserved; zero.
+    pub reserved: U64,
+    /// The inode of the base's free map.
+    pub active_map: InodeRecord,
+    /// The inodes of the base's trees that a clone lets go of, in the order of
+    /// [`DISCARDED_TREES`](crate::root::DISCARDED_TREES).
+    pub discarded: [InodeRecord; DISCARDED_TREES.len()],
+}
+
+impl CloneBase {
+    /// Of a volume that is no clone.
+    #[must_use]
+    pub fn none() -> Self {
+        <Self as zerocopy::FromZeros>::new_zeroed()
+    }
+
+    /// Whether the volume is a clone.
+    #[must_use]
+    pub fn is_some(&self) -> bool {
+        self.parent.get() != 0
+    }
+
+    /// # Errors
+    /// The first field that cannot be right for the clone `volume`.
+    fn validate(&self, volume: u32) -> Result<(), Damage> {
+        let wrong = |field| Err(Damage::Field { structure: "volume record", field });
+        if !self.is_some() {
+            return Damage::unless_zero("volume record", &[self.as_bytes()]);
+        }
+        // So no volume is its own ancestor.
+        if self.parent.get() >= volume {
+            return wrong("clone_base.parent");
+        }
+        if matches!(self.snapshot.get(), 0 | u32::MAX) {
+            return wrong("clone_base.snapshot");
+        }
+        if self.identity.is_nil() {
+            return wrong("clone_base.identity");
+        }
+        self.active_map.validate()?;
+        self.discarded.iter().try_for_each(InodeRecord::validate)?;
+        Damage::unless_zero("volume record", &[self.reserved.as_bytes()])
+    }
+}
+
 const _: () = {
+    assert!(size_of::<CloneBase>() == 1312);
     assert!(size_of::<ExportRuleRecord>() == 32);
     assert!(size_of::<VolumeRecord>() == BLOCK_SIZE);
     assert!(std::mem::offset_of!(VolumeRecord, exports) == 128);
@@ -191,6 +254,12 @@ impl VolumeRecord {
     #[must_use]
     pub fn name(&self) -> &str {
         name_of(&self.name, self.name_size).unwrap_or("")
+    }
+
+    /// The volume that it is a clone of, if it is one.
+    #[must_use]
+    pub fn parent(&self) -> Option<VolumeId> {
+        self.clone_base.is_some().then(|| VolumeId(self.clone_base.parent.get()))
     }
 
     /// Whether an administrator took the volume offline.
@@ -232,6 +301,9 @@ impl VolumeRecord {
         }
         if self.identity.is_nil() {
             return wrong("identity");
+        }
+        if !is_unread {
+            self.clone_base.validate(self.volume.get())?;
         }
         let rules = self.exports.each_ref().map(|rule| rule.reserved.as_slice());
         self.features.check_reserved(FeatureScope::Volume, "volume record", &rules)?;

@@ -19,6 +19,7 @@ use crate::damage::Damage;
 use crate::features::{FeatureScope, FeatureSet};
 use crate::identity::crc32c;
 use crate::inode::{InodeRecord, KIND_METAFILE};
+use crate::pointer::BLOCK_NUMBER_MAX;
 use crate::versions::FORMAT_VERSION;
 use std::fmt;
 use units::{AggregateUuid, BLOCK_SIZE, Block, CpNumber, LogUuid, Vvbn};
@@ -51,6 +52,8 @@ pub mod metafile {
     /// In a flexible volume: one bit per VVBN that no image uses, of which the container map still
     /// says where its block lay (FlexVol section 3.4).
     pub const DELAYED_MAP: u64 = 7;
+    /// The snapshot table, which is in no inode file: a root has its inode.
+    pub const SNAPSHOT_TABLE: u64 = 63;
     /// The user-visible root directory.
     pub const ROOT_DIRECTORY: u64 = 64;
     /// The first inode number for files.
@@ -293,6 +296,11 @@ impl fmt::Debug for Superblock {
     }
 }
 
+/// The trees of a clone's base that the clone has no use for, by inode number, in the order in which
+/// it lets go of them: it has no snapshots, delayed frees or scores of areas yet.
+pub const DISCARDED_TREES: [u64; 4] =
+    [metafile::SUMMARY_MAP, metafile::DELAYED_MAP, metafile::TOP_AREAS, metafile::SNAPSHOT_TABLE];
+
 /// The vol_info block of a volume.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
@@ -309,8 +317,15 @@ pub struct VolInfo {
     pub cp: U64,
     /// When, in nanoseconds since the epoch.
     pub time: I64,
+    /// Of a clone: the tree of its base that it is letting go of, as [`DISCARDED_TREES`] has them
+    /// in order. Those before it are none of the clone's any more.
+    pub discard_tree: U32,
     /// Reserved; zero.
-    pub reserved_b: [u8; 96],
+    pub reserved_b: U32,
+    /// Blocks of that tree before this one are none of the clone's any more.
+    pub discard_next: U64,
+    /// Reserved; zero.
+    pub reserved_c: [u8; 80],
     /// The volume's file system.
     pub root: FileSystemRoot,
     /// Zero.
@@ -350,8 +365,18 @@ impl VolInfo {
             return Err(Damage::Field { structure: "vol_info", field: "magic" });
         }
         Damage::unless_read("vol_info", found.version.get())?;
-        let reserved = [found.reserved_a.as_bytes(), &found.reserved_b, &found.padding];
+        let reserved = [
+            found.reserved_a.as_bytes(),
+            found.reserved_b.as_bytes(),
+            &found.reserved_c,
+            &found.padding,
+        ];
         Damage::unless_zero("vol_info", &reserved)?;
+        if found.discard_tree.get() as usize > DISCARDED_TREES.len()
+            || found.discard_next.get() > BLOCK_NUMBER_MAX
+        {
+            return Err(Damage::Field { structure: "vol_info", field: "discard_tree" });
+        }
         found.root.validate()?;
         Ok(found)
     }

@@ -90,7 +90,10 @@ fn structures() -> BTreeMap<String, Layout> {
             magic, version, clean, checksum, aggregate, log, cp, time, next_volume, traditional,
             leaving_group, leaves_areas, reserved, root, cp_again, features, padding
         },
-        root::VolInfo { magic, version, reserved_a, volume, cp, time, reserved_b, root, padding },
+        root::VolInfo {
+            magic, version, reserved_a, volume, cp, time, discard_tree, reserved_b, discard_next,
+            reserved_c, root, padding
+        },
         records::ExportRuleRecord {
             address, prefix_bits, read_only, squash, used, flags, reserved, anonymous_uid,
             anonymous_gid
@@ -98,7 +101,10 @@ fn structures() -> BTreeMap<String, Layout> {
         records::VolumeRecord {
             state, kind, name_size, volume, container_inode, size_blocks, created, name,
             tiering, reallocation, cooling_days, reserved_b, scan_started, scan_next, object_blocks,
-            exports, identity, handle_key, features, padding
+            exports, identity, handle_key, features, clone_base, padding
+        },
+        records::CloneBase {
+            parent, snapshot, identity, reserved, active_map, discarded
         },
         records::SnapshotRecord {
             state, reserved_a, name_size, snapshot, cp, created, merged_blocks, released_blocks,

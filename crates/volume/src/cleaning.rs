@@ -19,6 +19,7 @@ use affinity::{Access, Outcome};
 use aggregate::{Aggregate, AggregateError, FreezeContext, MemberCleaned, vol_info_place};
 use cowfs::image::{ImageCleaner, ImageFiles};
 use cowfs::reader::{Progress, Reader, Stop};
+use cowfs::space::{Base, DiscardPlace};
 use ondisk::pointer::DualPointer;
 use ondisk::root::{FileSystemRoot, VOL_INFO_VVBN, VolInfo};
 use platform::mutation::{self, Rule};
@@ -227,7 +228,9 @@ impl FlexibleVolume {
         }
         backend.reserve(1)?;
         let root = cleaner.root(&side.space);
-        let block = Arc::new(self.vol_info(root, &cleaning.context).to_block());
+        let discarded = side.space.base.as_ref().map(Base::place);
+        let vol_info = self.vol_info(root, &cleaning.context, discarded.unwrap_or_default());
+        let block = Arc::new(vol_info.to_block());
         backend.write_at(VOL_INFO_VVBN, block, vol_info_place(self.front.id));
         let released = side.space.drain_released();
         cleaning.holdings.updates.extend(released.into_iter().map(|vvbn| (vvbn, None)));
@@ -277,11 +280,20 @@ impl FlexibleVolume {
         aggregate.parts.scheduler.send(self.front.affinities.vbn, Box::new(message));
     }
 
-    fn vol_info(&self, root: FileSystemRoot, context: &FreezeContext) -> VolInfo {
+    fn vol_info(
+        &self,
+        root: FileSystemRoot,
+        context: &FreezeContext,
+        discarded: DiscardPlace,
+    ) -> VolInfo {
         let mut vol_info = VolInfo::new();
         vol_info.volume = U32::new(self.front.id.get());
         vol_info.cp = U64::new(context.cp.get());
         vol_info.time = I64::new(context.time.get());
+        if !mutation::broken(Rule::DiscardForgotten) {
+            vol_info.discard_tree = U32::new(discarded.tree as u32);
+            vol_info.discard_next = U64::new(discarded.next.get());
+        }
         vol_info.root = root;
         vol_info
     }

@@ -15,7 +15,7 @@ use aggregate::{Acted, Aggregate, AggregateError};
 use cowfs::budget::{ReclaimTurn, Spender, VOLUME_OVERHEAD_BLOCKS, snapshot_blocks};
 use cowfs::free_map::VBNS_PER_BLOCK;
 use cowfs::reader::{HeldBlocks, Reader, Stop};
-use cowfs::space::{SCAN_BLOCKS_PER_CP, Space};
+use cowfs::space::{Base, SCAN_BLOCKS_PER_CP, Space};
 use ondisk::pointer::DualPointer;
 use ondisk::root::VOL_INFO_VVBN;
 use platform::mutation::{self, Rule};
@@ -40,6 +40,8 @@ pub struct FlexibleVolume {
     size_blocks: AtomicU64,
     pub(crate) used_blocks: AtomicU64,
     pub(crate) active_blocks: AtomicU64,
+    /// Blocks in its container map.
+    pub(crate) owned_blocks: AtomicU64,
     pub(crate) delayed_share: DelayedShare,
     /// The volume is damaged, its container says so, and what was in memory beyond the last commit
     /// is gone.
@@ -53,6 +55,8 @@ pub(crate) struct VbnSide {
     pub finished: Option<Cleaned>,
     /// The volume is larger than the last image says.
     pub is_larger: bool,
+    /// It is a clone that no image has yet. The first is to be small: background work comes later.
+    pub is_born: bool,
     /// Background work waits for the next consistency point.
     pub is_put_off: bool,
     /// It has the last of the aggregate's room.
@@ -64,13 +68,14 @@ pub(crate) struct VbnSide {
 }
 
 impl FlexibleVolume {
-    /// A volume over its two sides. `size_blocks` is the size that users see.
+    /// A volume over its two sides. `size_blocks` is the size that users see, `owned_blocks` are in
+    /// its container map.
     #[must_use]
     pub fn new(
         aggregate: &Arc<Aggregate>,
         front: Front<DualPointer>,
         mut space: Space<DualPointer>,
-        size_blocks: u64,
+        (size_blocks, owned_blocks): (u64, u64),
     ) -> Arc<Self> {
         if !aggregate.parts.tuning.reads_top_areas {
             space.forget_areas();
@@ -87,6 +92,7 @@ impl FlexibleVolume {
             cleaning: None,
             finished: None,
             is_larger: false,
+            is_born: false,
             is_put_off: false,
             reclaim_turn: None,
             is_counting: false,
@@ -100,6 +106,7 @@ impl FlexibleVolume {
             size_blocks: AtomicU64::new(size_blocks),
             used_blocks,
             active_blocks,
+            owned_blocks: AtomicU64::new(owned_blocks),
             delayed_share,
             is_left_out: AtomicBool::new(false),
         })
@@ -160,6 +167,11 @@ impl FlexibleVolume {
         Ok(())
     }
 
+    /// It is a clone that no image has yet.
+    pub(crate) fn set_born(&self, access: &mut Access<'_>) {
+        self.vbn.write(access).is_born = true;
+    }
+
     /// Block numbers in use by the active image and snapshots, as of the last commit.
     #[must_use]
     pub fn used_blocks(&self) -> u64 {
@@ -170,6 +182,13 @@ impl FlexibleVolume {
     #[must_use]
     pub fn active_blocks(&self) -> u64 {
         self.active_blocks.load(Ordering::Relaxed)
+    }
+
+    /// Blocks that the aggregate has for this volume alone, as of the last commit. Block numbers
+    /// that are in use or delayed beyond these are of inherited blocks, which an ancestor has.
+    #[must_use]
+    pub fn owned_blocks(&self) -> u64 {
+        self.owned_blocks.load(Ordering::Relaxed)
     }
 
     /// Block numbers of delayed frees, as of the last commit: no image uses them, and their blocks
@@ -194,6 +213,11 @@ impl FlexibleVolume {
         }
         let side = self.vbn.write(access);
         side.requests.check(&side.space, request)?;
+        let is_creation = matches!(request, SnapshotRequest::Create(_));
+        if is_creation && side.space.base.as_ref().is_some_and(Base::has_work) {
+            // A snapshot would keep what the clone is letting go of.
+            return Ok(Acted::PutOff(AggregateError::Full));
+        }
         if let put_off @ Acted::PutOff(_) = self.promise(side, request)? {
             return Ok(put_off);
         }

@@ -18,6 +18,7 @@
 
 mod backend;
 mod cleaning;
+pub mod clones;
 mod damage;
 mod delayed;
 mod delaying;

@@ -150,7 +150,7 @@ fn format_flexible(
     make_root(&mut logical, now);
     let space = FlexibleVolume::format_space(volume, size_blocks);
     let front = Front::new(volume, affinities, logical);
-    let flexible = FlexibleVolume::new(aggregate, front, space, size_blocks);
+    let flexible = FlexibleVolume::new(aggregate, front, space, (size_blocks, 0));
     aggregate.add_member(Arc::clone(&flexible) as _);
     flexible
 }
@@ -201,7 +201,7 @@ pub fn open_flexible(
     let Some(container) = side.containers.get(&volume) else {
         return Err(Stop::Damaged(Pvbn(0)));
     };
-    let loaded = load_flexible(volume, container, reader)?;
+    let loaded = load_flexible(record, container, reader)?;
     let shared = shared_of(aggregate);
     let logical = |stripes: &[AffinityId], shared: Arc<Shared>| {
         load_logical(volume, &loaded.root, &loaded.space.snapshots, stripes, shared, reader)
@@ -212,7 +212,8 @@ pub fn open_flexible(
     let logical = logical(&affinities.stripes, shared)?;
     let front = Front::new(volume, affinities, logical);
     let size_blocks = record.size_blocks.get();
-    let flexible = FlexibleVolume::new(aggregate, front, loaded.space, size_blocks);
+    let sizes = (size_blocks, container.blocks);
+    let flexible = FlexibleVolume::new(aggregate, front, loaded.space, sizes);
     if let Some(feature) = record.features.forbids_writing(FeatureScope::Volume)
         && !mutation::broken(Rule::ReadOnlyFeatureWritten)
     {
@@ -252,7 +253,7 @@ pub fn open_traditional(
 #[must_use]
 pub fn open_unreadable(
     aggregate: &Arc<Aggregate>,
-    record: &VolumeRecord,
+    (side, record): (&BlockSide, &VolumeRecord),
     damage: VolumeDamage,
 ) -> Arc<FlexibleVolume> {
     let affinities = FrontAffinities::new(&aggregate.parts.scheduler, aggregate.parts.affinity);
@@ -261,7 +262,8 @@ pub fn open_unreadable(
     let front = Front::new(volume, affinities, logical);
     front.set_unreadable(damage);
     let space = Space::new(volume, size_blocks + slack_blocks(size_blocks));
-    let flexible = FlexibleVolume::new(aggregate, front, space, size_blocks);
+    let owned_blocks = side.containers.get(&volume).map_or(0, |container| container.blocks);
+    let flexible = FlexibleVolume::new(aggregate, front, space, (size_blocks, owned_blocks));
     if damage.lacking().is_some() {
         flexible.set_not_understood(damage);
     }
@@ -285,7 +287,7 @@ pub fn read_ahead(
     let Some(container) = container.filter(|_| record.state == STATE_ONLINE) else {
         return Ok(());
     };
-    let loaded = load_flexible(volume, container, reader)?;
+    let loaded = load_flexible(record, container, reader)?;
     let (root, snapshots) = (&loaded.root, &loaded.space.snapshots);
     load_logical(volume, root, snapshots, &[], shared_of(aggregate), reader).map(drop)
 }
@@ -411,7 +413,7 @@ fn join(aggregate: &Arc<Aggregate>, volume: Arc<TraditionalVolume>) -> Arc<Tradi
 }
 
 /// The space of a volume, and what it shares with its aggregate.
-fn shared_of(aggregate: &Aggregate) -> Arc<Shared> {
+pub(crate) fn shared_of(aggregate: &Aggregate) -> Arc<Shared> {
     Arc::new(Shared {
         budget: Budget::default(),
         overhead: Overhead::default(),
@@ -422,7 +424,7 @@ fn shared_of(aggregate: &Aggregate) -> Arc<Shared> {
 }
 
 /// The record of a volume that begins to be; its name was checked.
-fn new_record(
+pub(crate) fn new_record(
     name: &str,
     (kind, volume): (u8, VolumeId),
     now: Timestamp,
@@ -448,7 +450,7 @@ fn check_size(size_blocks: u64) -> Result<(), AggregateError> {
     )))
 }
 
-fn check_rules(rules: &[ExportRuleRecord]) -> Result<(), AggregateError> {
+pub(crate) fn check_rules(rules: &[ExportRuleRecord]) -> Result<(), AggregateError> {
     if rules.len() > EXPORT_RULES_MAX {
         return Err(AggregateError::Refused(format!(
             "a volume has {EXPORT_RULES_MAX} export rules at most"
@@ -457,7 +459,7 @@ fn check_rules(rules: &[ExportRuleRecord]) -> Result<(), AggregateError> {
     Ok(())
 }
 
-fn set_rules(record: &mut VolumeRecord, rules: &[ExportRuleRecord]) {
+pub(crate) fn set_rules(record: &mut VolumeRecord, rules: &[ExportRuleRecord]) {
     record.exports = VolumeRecord::empty().exports;
     for (slot, rule) in record.exports.iter_mut().zip(rules) {
         *slot = ExportRuleRecord { used: 1, ..*rule };

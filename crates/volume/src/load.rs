@@ -11,8 +11,9 @@ use cowfs::logical::{Logical, Shared, SnapshotView, read_record};
 use cowfs::pointer::Pointer;
 use cowfs::reader::{Progress, Reader, Stop};
 use cowfs::snapshot::Snapshot;
-use cowfs::space::Space;
+use cowfs::space::{Base, DiscardPlace, Space};
 use ondisk::pointer::DualPointer;
+use ondisk::records::VolumeRecord;
 use ondisk::root::{FileSystemRoot, VOL_INFO_VVBN, VolInfo, metafile};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,15 +27,16 @@ pub struct LoadedVolume {
     pub root: FileSystemRoot,
 }
 
-/// Reads a flexible volume's block side.
+/// Reads the block side of the flexible volume that `record` describes.
 ///
 /// # Errors
 /// What to wait for.
 pub fn load_flexible(
-    volume: VolumeId,
+    record: &VolumeRecord,
     container: &Container,
     reader: &Reader<'_>,
 ) -> Progress<LoadedVolume> {
+    let volume = VolumeId(record.volume.get());
     let pointer = container_lookup(volume, container, VOL_INFO_VVBN, reader)?;
     if pointer.is_hole() {
         return Err(Stop::Damaged(Pvbn(0)));
@@ -47,7 +49,12 @@ pub fn load_flexible(
     if vol_info.volume.get() != volume.get() {
         return Err(Stop::Damaged(pointer.pvbn));
     }
-    let space = Space::load(volume, &vol_info.root, reader)?;
+    let mut space = Space::load(volume, &vol_info.root, reader)?;
+    let place = DiscardPlace {
+        tree: vol_info.discard_tree.get() as usize,
+        next: Fbn(vol_info.discard_next.get()),
+    };
+    space.base = Base::of(&record.clone_base, place);
     Ok(LoadedVolume { space, root: vol_info.root })
 }
 

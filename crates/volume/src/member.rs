@@ -123,8 +123,13 @@ impl Member for FlexibleVolume {
             return freeze_damaged(self, access);
         }
         let side = self.vbn.write(access);
-        let has_work = side.space.has_snapshot_work();
-        let scan_blocks_max = if has_work { self.scan_blocks(side) } else { SCAN_BLOCKS_PER_CP };
+        let is_born = std::mem::take(&mut side.is_born);
+        let has_work = side.space.has_snapshot_work() && !is_born;
+        let scan_blocks_max = match has_work {
+            true => self.scan_blocks(side),
+            false if is_born => 0,
+            false => SCAN_BLOCKS_PER_CP,
+        };
         let is_put_off = has_work && scan_blocks_max == 0;
         side.is_put_off = is_put_off;
         let wanted = std::mem::take(&mut side.is_larger)
@@ -194,6 +199,9 @@ impl Member for FlexibleVolume {
     fn publish(&self, access: &mut Access<'_>, published: &Published<'_>) -> bool {
         let container = container_inode(self.front.id);
         let given_up = published.given_up.iter().find(|file| file.inode == container);
+        if let Some(file) = published.cleaned.iter().find(|file| file.number == container) {
+            self.owned_blocks.store(file.blocks, Ordering::Relaxed);
+        }
         if let Some(file) = given_up {
             self.front.set_damage(VolumeDamage::Unreadable(file.pvbn));
         }

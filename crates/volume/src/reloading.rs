@@ -53,9 +53,10 @@ impl FlexibleVolume {
     ) -> Progress<()> {
         let reader = Reader { cache: &aggregate.parts.cache, held };
         let volume = self.front.id;
-        let container = aggregate.block_side.read(access).containers.get(&volume).copied();
-        let Some(container) = container.filter(|one| !one.deleting) else { return Ok(()) };
-        let loaded = load_flexible(volume, &container, &reader)?;
+        let side = aggregate.block_side.read(access);
+        let container = side.containers.get(&volume).filter(|one| !one.deleting);
+        let Some((container, slot)) = container.zip(side.slot_of(volume)) else { return Ok(()) };
+        let loaded = load_flexible(&side.table[slot].record, container, &reader)?;
         let orphans = read_orphans(volume, &loaded.space.inode_file.0, &reader)?;
         let views = snapshot_views(&loaded.space.snapshots);
         let logical = self.front.logical.write(access);

@@ -366,7 +366,7 @@ impl<P: Pointer> Requests<P> {
 }
 
 /// Where the snapshot of this name is that is not being deleted.
-fn live<P: Pointer>(space: &Space<P>, name: &str) -> Option<usize> {
+pub(crate) fn live<P: Pointer>(space: &Space<P>, name: &str) -> Option<usize> {
     space.snapshots.iter().position(|found| !found.deleting && found.name == name)
 }
 

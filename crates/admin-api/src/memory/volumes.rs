@@ -10,8 +10,8 @@ use crate::time::Time;
 
 use std::collections::BTreeMap;
 
-type Volumes = BTreeMap<String, VolumeInfo>;
-type Snapshots = BTreeMap<String, Vec<SnapshotInfo>>;
+pub(super) type Volumes = BTreeMap<String, VolumeInfo>;
+pub(super) type Snapshots = BTreeMap<String, Vec<SnapshotInfo>>;
 
 fn find<'a>(
     volumes: &'a mut Volumes,
@@ -70,6 +70,7 @@ pub(super) fn rename(
         let mut snapshots = all_snapshots.remove(name).unwrap_or_default();
         snapshots.iter_mut().for_each(|snapshot| snapshot.volume.clone_from(new_name));
         all_snapshots.insert(new_name.clone(), snapshots);
+        super::clones::rename((volumes, all_snapshots), name, new_name);
         let mounted = mounts.values_mut().filter(|mount| mount.volume == *name);
         mounted.for_each(|mount| mount.volume.clone_from(new_name));
     }
@@ -148,6 +149,8 @@ pub(super) fn made(
         snapshots: 0,
         owner: request.owner.unwrap_or(Owner { uid: 0, gid: 0 }),
         created,
+        clone_of: None,
+        inherited_bytes: 0,
         exports: request.exports.clone(),
         mountpoints: Vec::new(),
         damaged_files: Vec::new(),

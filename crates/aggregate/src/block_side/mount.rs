@@ -115,6 +115,7 @@ pub fn mount(
             blocks: record.blocks.get(),
             deleting: slot.record.state == STATE_DELETING,
             quarantined: record.flags.get() & INODE_QUARANTINED != 0,
+            parent: slot.record.parent(),
         };
         Ok((volume, container))
     }))?;

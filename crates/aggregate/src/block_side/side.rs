@@ -145,7 +145,7 @@ impl BlockSide {
         self.next_volume += 1;
         if record.kind == VOLUME_FLEXIBLE {
             self.relocation.set(volume, &record);
-            self.containers.insert(volume, Container::empty());
+            self.containers.insert(volume, Container::empty(record.parent()));
         }
     }
 

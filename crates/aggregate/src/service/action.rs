@@ -6,7 +6,9 @@ use super::aggregate::Aggregate;
 use crate::block_side::side::BlockSide;
 use crate::error::AggregateError;
 use affinity::Access;
+use ondisk::records::VolumeRecord;
 use std::sync::Arc;
+use units::VolumeId;
 
 /// Called when a consistency point has committed, or cannot.
 pub type CpDone = Box<dyn FnOnce(Result<(), AggregateError>) + Send>;
@@ -32,6 +34,18 @@ pub struct FreezeScope<'a, 'run> {
 }
 
 impl FreezeScope<'_, '_> {
+    /// Adds a clone of `parent` with the next number.
+    ///
+    /// # Panics
+    /// If the record has another number, or the table is full.
+    pub fn add_clone(&mut self, record: VolumeRecord, parent: VolumeId) {
+        let side = self.block_side();
+        let clone = VolumeId(side.next_volume);
+        side.add_volume(record);
+        side.note_clones();
+        self.aggregate.parents.write().insert(clone, parent);
+    }
+
     /// The aggregate's own file system.
     pub fn block_side(&mut self) -> &mut BlockSide {
         self.aggregate.block_side.write(self.access)

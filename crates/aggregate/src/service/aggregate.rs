@@ -26,7 +26,7 @@ use nvlog::Log;
 use platform::Clock;
 use platform::sync::{Mutex, RwLock};
 use raid::{GroupGeometry, ManagedStore};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use units::{AggregateUuid, CpNumber, LogUuid, Pvbn, VolumeId, Vvbn};
@@ -94,6 +94,8 @@ pub struct Aggregate {
     pub(crate) loads: Arc<LoadsUnderWay>,
     /// Volumes whose pointers may be wrong about where blocks lie.
     pub(crate) moved_volumes: RwLock<FxHashSet<VolumeId>>,
+    /// The volumes that others are clones of.
+    pub(crate) parents: RwLock<FxHashMap<VolumeId, VolumeId>>,
     pub(crate) tiers: RwLock<Tiers>,
     pub(crate) evacuation: RwLock<Option<Evacuation>>,
     pub(crate) evacuation_limit: Mutex<EvacuationLimit>,
@@ -186,10 +188,17 @@ impl Aggregate {
         self.state.lock().stopping
     }
 
-    /// Whether blocks of a volume were ever moved, so that hints may be wrong.
+    /// Whether blocks of a volume were ever moved, or blocks that it may have inherited, so that
+    /// hints may be wrong.
     #[must_use]
     pub fn has_moved(&self, volume: VolumeId) -> bool {
-        self.moved_volumes.read().contains(&volume)
+        let moved = self.moved_volumes.read();
+        if moved.is_empty() || moved.contains(&volume) {
+            return !moved.is_empty();
+        }
+        let parents = self.parents.read();
+        let ancestors = std::iter::successors(parents.get(&volume), |one| parents.get(one));
+        ancestors.into_iter().any(|ancestor| moved.contains(ancestor))
     }
 
     /// Whether an image is pinned, or is to be: places of its blocks are not free again before the
@@ -225,6 +234,7 @@ impl Aggregate {
     /// Takes a volume out.
     pub fn remove_member(&self, volume: VolumeId) {
         self.state.lock().members.remove(&volume);
+        self.parents.write().remove(&volume);
     }
 
     /// The members, in the order of their numbers.

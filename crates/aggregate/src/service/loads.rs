@@ -2,7 +2,6 @@
 //! maps that tell the loader where a block is.
 
 use super::aggregate::Aggregate;
-use crate::containers::container_lookup;
 use crate::loader::{ContainerMaps, Loader, Place, PlacesDone, suspend_for_load};
 use affinity::{Access, Outcome, Waker};
 use cowfs::pointer::Pointer;
@@ -72,13 +71,11 @@ impl ContainerMaps for Maps {
             let reader = Reader { cache: &aggregate.parts.cache, held: &held };
             let mut places = Vec::with_capacity(blocks.len());
             for (volume, vvbn) in &blocks {
-                let container = side.containers.get(volume);
-                let find = |container| container_lookup(*volume, container, *vvbn, &reader);
-                places.push(match container.map(find) {
-                    Some(Err(Stop::Wait(wait))) => return aggregate.suspend(wait, &held),
-                    Some(Ok(pointer)) if !pointer.is_hole() => Place::At(pointer.pvbn),
-                    Some(Ok(_)) | None => Place::Nowhere,
-                    Some(Err(_)) => Place::Unknown,
+                places.push(match side.place_of(*volume, *vvbn, &reader) {
+                    Err(Stop::Wait(wait)) => return aggregate.suspend(wait, &held),
+                    Ok(pointer) if !pointer.is_hole() => Place::At(pointer.pvbn),
+                    Ok(_) => Place::Nowhere,
+                    Err(_) => Place::Unknown,
                 });
             }
             if let Some(done) = done.take() {

@@ -94,13 +94,19 @@ fn table(snapshots: &[SnapshotInfo]) -> Table {
         ("SNAPSHOT", Column::Text),
         ("CREATED", Column::Text),
         ("EXCLUSIVE", Column::Number),
+        ("CLONES", Column::Long),
     ]);
     for snapshot in snapshots {
         let exclusive = snapshot.exclusive_bytes;
+        let clones = match snapshot.clones.as_slice() {
+            [] => "-".to_owned(),
+            clones => clones.join(", "),
+        };
         table.row([
             full_name(snapshot),
             snapshot.created.to_string(),
             exclusive.map_or_else(|| "-".to_owned(), |bytes| ByteSize(bytes).to_string()),
+            clones,
         ]);
     }
     table

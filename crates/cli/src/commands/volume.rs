@@ -1,5 +1,6 @@
 //! `stroop volume`.
 
+use super::clone::origin;
 use crate::arguments::{Options, VolumeCommand};
 use crate::confirm::{confirm, summary};
 use crate::output::Output;
@@ -272,12 +273,16 @@ fn create(node: &dyn Administration, request: &VolumeCreate) -> Result<Output, A
     if request.dry_run {
         return Ok(output.planned());
     }
-    let hint = match node.status() {
+    Ok(output.next(mount_hint_of(node, volume)))
+}
+
+/// How to mount a volume that was made.
+pub(super) fn mount_hint_of(node: &dyn Administration, volume: &VolumeInfo) -> String {
+    match node.status() {
         Ok(status) => mount_hint(volume, &status),
         // The volume is made; a hint is not worth an error.
         Err(_) => fuse_hint(volume),
-    };
-    Ok(output.next(hint))
+    }
 }
 
 /// Says so if the volumes of an aggregate promise more than it has. `changed` may be such that
@@ -440,6 +445,10 @@ fn show(volume: &VolumeInfo) -> Result<Output, AdminError> {
         format!("mounted     {mounted}"),
         exported(&volume.exports),
     ];
+    if volume.clone_of.is_some() {
+        let shared = format!("{:>9}  with {}", bytes(volume.inherited_bytes), origin(volume));
+        output.head.extend([String::new(), format!("shared      {shared}")]);
+    }
     if volume.taken_offline {
         output.head.extend([
             String::new(),

@@ -72,7 +72,7 @@ impl Aggregates {
             .volumes()
             .iter()
             .filter(|volume| Arc::ptr_eq(&volume.aggregate, &aggregate))
-            .map(|volume| volume.used_blocks() + volume.delayed_blocks())
+            .map(|volume| volume.owned_blocks())
             .collect();
         let groups = &summary.status.groups;
         let mut disks = self.members_of(summary);

@@ -14,8 +14,8 @@ use crate::volumes::room::Volumes;
 use crate::volumes::view::ROOT_OWNER;
 use admin_api::exports::add_rule;
 use admin_api::{
-    AdminError, Code, MountCreate, MountInfo, MountRemove, Removal, VolumeCreate, VolumeDelete,
-    VolumeInfo, VolumeResize, VolumeSet,
+    AdminError, AggregateInfo, CloneOf, Code, ExportRule, MountCreate, MountInfo, MountRemove,
+    Removal, VolumeCreate, VolumeDelete, VolumeInfo, VolumeResize, VolumeSet,
 };
 use dblade::{Tiering, VOLUMES_MAX, VolumeChange, VolumeKind, VolumeRequest};
 use platform::mutation::{self, Rule};
@@ -29,6 +29,46 @@ const CREATE: &str = "cannot create volume";
 /// What is wrong with it.
 fn check_tiering(message: &str, name: &str, tiering: Tiering) -> Result<(), AdminError> {
     tiering.check().map_err(|cause| AdminError::usage(message, name).because(cause))
+}
+
+/// What a request is about that makes so many volumes.
+pub(super) fn object_of(first: &str, count: usize) -> String {
+    match count {
+        1 => first.to_owned(),
+        count => format!("{first} and {} more", count - 1),
+    }
+}
+
+/// # Errors
+/// The aggregate has no room in its volume table for so many volumes more.
+pub(super) fn check_slots(
+    message: &str,
+    object: &str,
+    (aggregate, count): (&AggregateInfo, usize),
+) -> Result<(), AdminError> {
+    let free = (VOLUMES_MAX as u64).saturating_sub(aggregate.volumes);
+    if (count as u64) <= free {
+        return Ok(());
+    }
+    let has = format!("{} can have {} more", aggregate.name, counted(free, "volume"));
+    Err(AdminError::new(Code::Conflict, message, object).because(has))
+}
+
+/// The export rules of a new volume.
+///
+/// # Errors
+/// Two are for one network, or they are too many.
+pub(super) fn checked_rules(
+    message: &str,
+    object: &str,
+    wanted: &[ExportRule],
+) -> Result<Vec<ExportRule>, AdminError> {
+    let mut rules = Vec::new();
+    for rule in wanted {
+        add_rule(object, &mut rules, *rule, None)?;
+    }
+    check_rules_count(message, object, &rules)?;
+    Ok(rules)
 }
 
 impl Volumes {
@@ -52,20 +92,9 @@ impl Volumes {
         };
         check_takes_volumes(aggregate)?;
         // What all of them are refused for is not the first one's fault.
-        let object = &match wanted.names.len() {
-            1 => first.clone(),
-            count => format!("{first} and {} more", count - 1),
-        };
-        let free = (VOLUMES_MAX as u64).saturating_sub(aggregate.volumes);
-        if (wanted.names.len() as u64) > free {
-            let has = format!("{} can have {} more", aggregate.name, counted(free, "volume"));
-            return Err(AdminError::new(Code::Conflict, CREATE, object).because(has));
-        }
-        let mut rules = Vec::new();
-        for rule in &wanted.exports {
-            add_rule(object, &mut rules, *rule, None)?;
-        }
-        check_rules_count(CREATE, object, &rules)?;
+        let object = &object_of(first, wanted.names.len());
+        check_slots(CREATE, object, (aggregate, wanted.names.len()))?;
+        let rules = checked_rules(CREATE, object, &wanted.exports)?;
         check_tiering(CREATE, object, stored_tiering(wanted))?;
         if wanted.dry_run {
             let planned = |name: &String| self.planned(name, wanted, aggregate);
@@ -186,10 +215,18 @@ impl Volumes {
                 .because("it is a traditional volume, and goes with its aggregate")
                 .try_next(format!("stroop aggr delete {} --force", info.aggregate)));
         }
+        let clones = self.clone_names(&volume);
+        if !clones.is_empty() {
+            let of = ("its snapshots", &clones[..]);
+            return Err(AdminError::held_by_clones(message, name, of));
+        }
         let mut consequences =
             vec![format!("of aggregate {}", info.aggregate), counted(info.files, "file")];
         if info.snapshots > 0 {
             consequences.push(counted(info.snapshots, "snapshot"));
+        }
+        if let Some(CloneOf { volume, snapshot }) = &info.clone_of {
+            consequences.push(format!("a clone of {volume}@{snapshot}"));
         }
         consequences.extend(info.exports.iter().map(|rule| format!("exported to {rule}")));
         let plan = format!("{}:{}", volume.environment.identity, info.snapshots);
@@ -204,7 +241,8 @@ impl Volumes {
             self.registry.forget("volume", name);
             tracing::info!(volume = name, "volume deleted");
         }
-        let freed_bytes = info.used_bytes() + info.delayed_free_bytes;
+        let freed_bytes =
+            (info.used_bytes() + info.delayed_free_bytes).saturating_sub(info.inherited_bytes);
         Ok(Removal {
             object: name.clone(),
             consequences,

@@ -5,6 +5,7 @@
 //! Fails: by `AdminError`.
 
 mod changes;
+mod clones;
 mod exported;
 mod naming;
 mod offline;

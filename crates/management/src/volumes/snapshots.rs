@@ -4,6 +4,7 @@
 //! unless the request says that they may go, and so is one below a mount that writes back.
 
 use crate::refusals::taken;
+use crate::volumes::clones::names_of;
 use crate::volumes::room::Volumes;
 use admin_api::{
     AdminError, Code, MountInfo, Removal, SnapshotDelete, SnapshotInfo, SnapshotName,
@@ -11,7 +12,7 @@ use admin_api::{
 };
 use dblade::{ServedVolume, SnapshotSummary};
 use platform::mutation::{self, Rule};
-use units::shell_word;
+use units::{SnapshotId, shell_word};
 use volume::SnapshotRequest;
 
 impl Volumes {
@@ -36,7 +37,11 @@ impl Volumes {
         let mut list = Vec::new();
         for volume in self.filtered("cannot list snapshots of", filter)? {
             let found = self.snapshots_of(&volume)?;
-            list.extend(found.iter().map(|snapshot| info(&volume.name(), snapshot)));
+            let clones = self.clones_of(&volume);
+            list.extend(found.iter().map(|snapshot| SnapshotInfo {
+                clones: names_of(&clones, &[snapshot.id]),
+                ..info(&volume.name(), snapshot)
+            }));
         }
         Ok(list)
     }
@@ -73,6 +78,10 @@ impl Volumes {
         let volume = self.find("cannot delete snapshot of", &wanted.volume)?;
         let list = self.snapshots_of(&volume)?;
         let at = place(message, &object, &list, &wanted.name)?;
+        let clones = names_of(&self.clones_of(&volume), &[list[at].id]);
+        if !clones.is_empty() {
+            return Err(AdminError::held_by_clones(message, object, ("it", &clones)));
+        }
         let plan = plan_of(list.get(at..=at));
         Removal::check_plan(message, &object, &plan, wanted.plan.as_deref())?;
         if !wanted.dry_run {
@@ -105,6 +114,12 @@ impl Volumes {
                 .try_next("add --discard-newer, or delete them first"));
         }
         self.check_no_write_back(&volume.name(), &object)?;
+        let lost: Vec<SnapshotId> = list.iter().skip(at + 1).map(|later| later.id).collect();
+        let clones = names_of(&self.clones_of(&volume), &lost);
+        if !clones.is_empty() {
+            let newer = ("the newer snapshots", &clones[..]);
+            return Err(AdminError::held_by_clones(message, object, newer));
+        }
         let mut consequences = vec![format!("all changes to {} since", wanted.volume)];
         let lost = newer.iter().map(|name| format!("snapshot {}", full_name(&volume.name(), name)));
         consequences.extend(lost);
@@ -159,5 +174,6 @@ fn info(volume: &str, snapshot: &SnapshotSummary) -> SnapshotInfo {
         id: snapshot.id.get(),
         created: Time(snapshot.created),
         exclusive_bytes: None,
+        clones: Vec::new(),
     }
 }

@@ -38,6 +38,8 @@ impl Volumes {
             snapshots: 0,
             owner: wanted.owner.unwrap_or(ROOT_OWNER),
             created: Time(self.node.clock.wall()),
+            clone_of: None,
+            inherited_bytes: 0,
             exports: wanted.exports.clone(),
             mountpoints: Vec::new(),
             damaged_files: Vec::new(),
@@ -54,12 +56,13 @@ impl Volumes {
             owner: if failed { ROOT_OWNER } else { self.owner(&volume.name()) },
             exports: exports::from_records(&volume.name(), &volume.exports()),
             mountpoints: self.mountpoints(&volume.name()),
+            clone_of: self.clone_of(volume),
             ..Self::glimpse(volume)
         }
     }
 
-    /// What of a volume is known without asking the engine: nothing of its snapshots, its owner and
-    /// who may use it.
+    /// What of a volume is known without asking the engine: nothing of its snapshots, its owner, who
+    /// may use it, and what it is a clone of.
     pub(crate) fn glimpse(volume: &Arc<ServedVolume>) -> VolumeInfo {
         let (files, traditional) = match &volume.kind {
             VolumeKind::Flexible(flexible) => (flexible.front.shared.used_inodes(), false),
@@ -92,6 +95,8 @@ impl Volumes {
             snapshots: 0,
             owner: ROOT_OWNER,
             created: Time(volume.created),
+            clone_of: None,
+            inherited_bytes: volume.inherited_blocks() * BLOCK_SIZE_U64,
             exports: Vec::new(),
             mountpoints: Vec::new(),
             damaged_files: volume.given_up().iter().map(damaged_file).collect(),

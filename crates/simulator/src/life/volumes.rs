@@ -9,9 +9,11 @@ use crate::machine::logs::is_neighbours;
 use crate::plan::VolumePlan;
 use crate::seed::finding::Finding;
 use crate::seed::reduction::Calm;
-use crate::tenant::Tenant;
+use crate::tenant::subject::snapshot_name;
+use crate::tenant::{Base, Tenant};
 use aggregate::AggregateError;
-use dblade::{EngineError, VolumeRequest};
+use dblade::{CloneRequest, EngineError, VolumeRequest};
+use model_fs::Image;
 use platform::completion::{Promise, promise};
 
 /// Volumes that there may be at a time.
@@ -24,7 +26,18 @@ const TRADITIONAL_ROOT_MODE: u32 = 0o755;
 /// A change of the set of volumes that was asked for.
 pub(crate) enum Change {
     Create(String, VolumePlan, Promise<Result<(), EngineError>>),
+    Clone(Box<NewClone>, Promise<Result<(), EngineError>>),
     Delete(String, Promise<Result<(), EngineError>>),
+}
+
+/// A clone that was asked for.
+pub(crate) struct NewClone {
+    name: String,
+    plan: VolumePlan,
+    parent: String,
+    snapshot: u8,
+    /// What the snapshot has.
+    image: Image,
 }
 
 impl Change {
@@ -32,6 +45,7 @@ impl Change {
     pub fn describe(&self) -> String {
         match self {
             Self::Create(name, ..) => format!("; create volume {name}"),
+            Self::Clone(clone, _) => format!("; create clone {}", clone.name),
             Self::Delete(name, _) => format!("; delete volume {name}"),
         }
     }
@@ -98,18 +112,95 @@ impl Life<'_> {
             return;
         }
         if self.tenants.len() < VOLUMES_MAX && self.events.chance(60) {
+            if self.events.chance(40) && self.request_clone() {
+                return;
+            }
             let plan = self.machine.plan.another_volume(&mut self.events);
             self.request_volume(plan);
         } else if self.tenants.len() > 1 {
             let index = self.events.index(self.tenants.len());
-            let Some(tenant) = self.tenants.get(index).filter(|tenant| tenant.is_idle()) else {
-                return;
-            };
+            let may_go = |tenant: &&Tenant| tenant.is_idle() && tenant.bases.is_empty();
+            let Some(tenant) = self.tenants.get(index).filter(may_go) else { return };
             let name = tenant.name.clone();
             self.machine.trace.note(format!("delete volume {name}"));
+            self.bases_of(&name).for_each(|base| base.is_certain = false);
             let engine = &self.machine.engine;
             let promise = promise(|done| engine.delete_volume(&name, done));
             self.change = Some(Change::Delete(name, promise));
+        }
+    }
+
+    /// Asks for a clone of a snapshot, if there is one in a volume that nothing is asked of now.
+    fn request_clone(&mut self) -> bool {
+        let index = self.events.index(self.tenants.len());
+        // What damage to shared blocks may cost is not known here.
+        if self.machine.plan.is_damaged {
+            return false;
+        }
+        let Some(tenant) = self.tenants.get_mut(index).filter(|tenant| tenant.is_idle()) else {
+            return false;
+        };
+        if tenant.snapshots.is_empty() || tenant.is_damaged {
+            return false;
+        }
+        let snapshot = self.events.pick(&tenant.snapshots);
+        let Some(image) = tenant.model.subject.snapshot_image(snapshot).cloned() else {
+            return false;
+        };
+        let name = format!("v{}", self.next_name);
+        self.next_name += 1;
+        // From now on the snapshot stays, or there is no clone.
+        tenant.bases.push(Base { snapshot, clone: name.clone(), is_certain: false });
+        let parent = tenant.name.clone();
+        let plan = self.machine.plan.another_volume(&mut self.events);
+        let plan = VolumePlan { size_blocks: tenant.plan.size_blocks, ..plan };
+        self.machine.trace.note(format!("clone {parent} at {} as {name}", snapshot_name(snapshot)));
+        let engine = &self.machine.engine;
+        let request = CloneRequest {
+            names: vec![name.clone()],
+            volume: parent.clone(),
+            snapshot: snapshot_name(snapshot),
+            exports: Vec::new(),
+        };
+        let promise = promise(|done| engine.create_clones(request, done));
+        let clone = NewClone { name, plan, parent, snapshot, image };
+        self.change = Some(Change::Clone(Box::new(clone), promise));
+        true
+    }
+
+    /// A clone that is there: it has what the snapshot has. The change is not over before that is
+    /// known, through power cuts.
+    fn add_clone(
+        &mut self,
+        clone: Box<NewClone>,
+        promise: Promise<Result<(), EngineError>>,
+    ) -> Result<(), Finding> {
+        let NewClone { name, plan, image, snapshot, .. } = &*clone;
+        let tenant = Tenant::new(&mut self.machine, name.clone(), *plan, u32::from(ROOT_MODE));
+        let tenant = tenant.and_then(|mut tenant| {
+            tenant.begin_as_clone(&mut self.machine, (*snapshot, image))?;
+            Ok(tenant)
+        });
+        match tenant {
+            Ok(tenant) => self.tenants.push(tenant),
+            Err(finding) => {
+                self.change = Some(Change::Clone(clone, promise));
+                return Err(finding);
+            }
+        }
+        self.bases_of(name).for_each(|base| base.is_certain = true);
+        Ok(())
+    }
+
+    fn bases_of(&mut self, clone: &str) -> impl Iterator<Item = &mut Base> {
+        let all = self.tenants.iter_mut().flat_map(|tenant| &mut tenant.bases);
+        all.filter(move |base| base.clone == clone)
+    }
+
+    /// A clone is gone, or was not made: its parent's snapshot may go.
+    fn unpin(&mut self, clone: &str) {
+        for tenant in &mut self.tenants {
+            tenant.bases.retain(|base| base.clone != clone);
         }
     }
 
@@ -119,8 +210,11 @@ impl Life<'_> {
         let Some(outcome) = outcome else { return Ok(()) };
         let change = self.change.take();
         let is_full = matches!(outcome, Err(EngineError::Aggregate(AggregateError::Full)));
-        if is_full && matches!(change, Some(Change::Create(..))) {
+        if is_full && matches!(change, Some(Change::Create(..) | Change::Clone(..))) {
             self.machine.trace.meet("no space for a volume");
+            if let Some(Change::Clone(clone, _)) = change {
+                self.unpin(&clone.name);
+            }
             return Ok(());
         }
         if let Err(error) = &outcome {
@@ -136,9 +230,19 @@ impl Life<'_> {
                 self.machine.trace.meet("volume created");
                 self.add_tenant(name, plan, u32::from(ROOT_MODE))
             }
+            Some(Change::Clone(clone, promise)) => {
+                let parent = self.tenants.iter().find(|tenant| tenant.name == clone.parent);
+                let is_second = parent.is_some_and(|parent| parent.is_clone);
+                self.machine.trace.meet("clone created");
+                if is_second {
+                    self.machine.trace.meet("clone of a clone created");
+                }
+                self.add_clone(clone, promise)
+            }
             Some(Change::Delete(name, _)) => {
                 self.machine.trace.meet("volume deleted");
                 self.tenants.retain(|tenant| tenant.name != name);
+                self.unpin(&name);
                 Ok(())
             }
             None => Ok(()),
@@ -158,9 +262,18 @@ impl Life<'_> {
             Some(Change::Create(..)) => {
                 self.machine.trace.meet("crash: before a volume is created");
             }
+            Some(Change::Clone(clone, promise)) if found.contains(&clone.name) => {
+                self.machine.trace.meet("crash: while a clone is created");
+                self.add_clone(clone, promise)?;
+            }
+            Some(Change::Clone(clone, _)) => {
+                self.machine.trace.meet("crash: before a clone is created");
+                self.unpin(&clone.name);
+            }
             Some(Change::Delete(name, _)) if !found.contains(&name) => {
                 self.machine.trace.meet("crash: while a volume is deleted");
                 self.tenants.retain(|tenant| tenant.name != name);
+                self.unpin(&name);
             }
             _ => {}
         }
@@ -182,7 +295,9 @@ impl Life<'_> {
 impl Change {
     const fn promise(&self) -> &Promise<Result<(), EngineError>> {
         match self {
-            Self::Create(_, _, promise) | Self::Delete(_, promise) => promise,
+            Self::Create(_, _, promise) | Self::Clone(_, promise) | Self::Delete(_, promise) => {
+                promise
+            }
         }
     }
 

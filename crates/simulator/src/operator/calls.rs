@@ -216,6 +216,7 @@ impl OperatorLife<'_> {
 const fn met(request: &Request) -> &'static str {
     match request {
         Request::VolumeCreate(_) => "operator: volume create",
+        Request::CloneCreate(_) => "operator: clone create",
         Request::VolumeDelete(_) => "operator: volume delete",
         Request::AggregateDelete(_) => "operator: aggr delete",
         Request::VolumeSet(_) => "operator: volume set",

@@ -65,8 +65,8 @@ fn empty_aggregate(life: &mut OperatorLife<'_>) -> Result<(), Finding> {
         let unmount = Request::FuseUnmount(MountRemove { mountpoint });
         life.call(Asked::Request(Box::new(unmount)))?;
     }
-    let volumes: Vec<String> = life.expected.volumes.keys().cloned().collect();
-    for name in volumes {
+    // A volume goes when its clones have gone.
+    while let Some(name) = life.expected.volume_to_delete() {
         let (force, dry_run) = (true, false);
         let early = AggregateDelete { name: AGGREGATE.to_owned(), force, dry_run, plan: None };
         life.call(Asked::Request(Box::new(Request::AggregateDelete(early))))?;

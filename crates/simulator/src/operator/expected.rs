@@ -6,8 +6,8 @@
 use super::disks::DiskBook;
 use crate::machine::AGGREGATE;
 use admin_api::{
-    AggregateAdd, Code, DiskReplace, ExportRule, Owner, RaidKind, Reallocation, Request,
-    SnapshotRestore, TieringPolicy, VolumeCreate, VolumeRename, VolumeSet,
+    AggregateAdd, CloneCreate, CloneOf, Code, DiskReplace, ExportRule, Owner, RaidKind,
+    Reallocation, Request, SnapshotRestore, TieringPolicy, VolumeCreate, VolumeRename, VolumeSet,
 };
 use std::collections::BTreeMap;
 
@@ -24,6 +24,10 @@ pub(super) struct ExpectedVolume {
     chosen_days: Option<u16>,
     /// Oldest first.
     pub(super) snapshots: Vec<String>,
+    /// What it is a clone of.
+    pub(super) clone_of: Option<CloneOf>,
+    /// Those who work on a volume may give it away, and so its clones.
+    pub(super) is_owner_known: bool,
 }
 
 impl ExpectedVolume {
@@ -37,6 +41,8 @@ impl ExpectedVolume {
             is_offline: false,
             chosen_days: wanted.tiering_minimum_cooling_days,
             snapshots: Vec::new(),
+            clone_of: None,
+            is_owner_known: true,
         }
     }
 
@@ -189,6 +195,7 @@ impl Expected {
                 if self.mounts.values().any(|mount| mount.volume == wanted.name) {
                     return Err(Code::Conflict);
                 }
+                self.check_no_clones(&wanted.name, |_| true)?;
                 self.volumes.remove(&wanted.name);
             }
             Request::SnapshotCreate(wanted) => {
@@ -199,12 +206,15 @@ impl Expected {
                 volume.snapshots.push(wanted.name.clone());
             }
             Request::SnapshotDelete(wanted) => {
-                let volume = self.volume(&wanted.volume)?;
-                let at = volume.place(&wanted.name)?;
-                volume.snapshots.remove(at);
+                let at = self.volume(&wanted.volume)?.place(&wanted.name)?;
+                self.check_no_clones(&wanted.volume, |base| base == wanted.name)?;
+                self.volume(&wanted.volume)?.snapshots.remove(at);
             }
+            Request::CloneCreate(wanted) => self.clone_volume(wanted)?,
             Request::SnapshotRestore(wanted) => {
                 self.volume(&wanted.volume)?.restore(wanted)?;
+                let kept = self.volume(&wanted.volume)?.snapshots.clone();
+                self.check_no_clones(&wanted.volume, |base| kept.iter().all(|one| one != base))?;
                 let mut mounts = self.mounts.values();
                 if mounts.any(|mount| mount.write_back && mount.volume == wanted.volume) {
                     return Err(Code::Conflict);
@@ -255,6 +265,42 @@ impl Expected {
         Ok(())
     }
 
+    fn clone_volume(&mut self, wanted: &CloneCreate) -> Result<(), Code> {
+        if wanted.names.iter().any(|name| self.volumes.contains_key(name)) {
+            return Err(Code::Conflict);
+        }
+        let parent = self.volume(&wanted.volume)?.clone();
+        parent.place(&wanted.snapshot)?;
+        let mut exports = Vec::new();
+        wanted.exports.iter().try_for_each(|rule| add_rule(&mut exports, *rule, None))?;
+        let (volume, snapshot) = (wanted.volume.clone(), wanted.snapshot.clone());
+        let clone = ExpectedVolume {
+            exports,
+            is_offline: false,
+            snapshots: Vec::new(),
+            clone_of: Some(CloneOf { volume, snapshot }),
+            is_owner_known: parent.is_owner_known && !is_worked_on(&wanted.volume),
+            ..parent
+        };
+        for name in &wanted.names {
+            self.volumes.insert(name.clone(), clone.clone());
+        }
+        Ok(())
+    }
+
+    /// A volume without clones, if there is any volume.
+    pub(super) fn volume_to_delete(&self) -> Option<String> {
+        let may_go = |name: &&String| self.check_no_clones(name, |_| true).is_ok();
+        self.volumes.keys().find(may_go).cloned()
+    }
+
+    /// A conflict if the volume has clones that began with such a snapshot.
+    fn check_no_clones(&self, name: &str, is_base: impl Fn(&str) -> bool) -> Result<(), Code> {
+        let of = |of: &CloneOf| of.volume == name && is_base(&of.snapshot);
+        let has_clone = self.volumes.values().any(|one| one.clone_of.as_ref().is_some_and(of));
+        if has_clone { Err(Code::Conflict) } else { Ok(()) }
+    }
+
     fn set_offline(&mut self, name: &str, is_offline: bool) -> Result<(), Code> {
         let is_mounted = self.mounts.values().any(|mount| mount.volume == name);
         let volume = self.volume(name)?;
@@ -275,6 +321,11 @@ impl Expected {
         }
         let Some(volume) = self.volumes.remove(&wanted.name) else { return Err(Code::NotFound) };
         self.volumes.insert(wanted.new_name.clone(), volume);
+        for of in self.volumes.values_mut().filter_map(|volume| volume.clone_of.as_mut()) {
+            if of.volume == wanted.name {
+                of.volume.clone_from(&wanted.new_name);
+            }
+        }
         let mounted = self.mounts.values_mut().filter(|mount| mount.volume == wanted.name);
         mounted.for_each(|mount| mount.volume.clone_from(&wanted.new_name));
         Ok(())
@@ -339,6 +390,7 @@ pub(super) const fn is_dry(request: &Request) -> bool {
         Request::DiskZero(wanted) => wanted.dry_run,
         Request::GroupRemove(wanted) => wanted.dry_run,
         Request::VolumeCreate(wanted) => wanted.dry_run,
+        Request::CloneCreate(wanted) => wanted.dry_run,
         Request::VolumeDelete(wanted) => wanted.dry_run,
         Request::VolumeResize(wanted) => wanted.dry_run,
         Request::VolumeRename(wanted) => wanted.dry_run,
@@ -374,6 +426,7 @@ pub(super) const fn takes_room(request: &Request) -> bool {
     matches!(
         request,
         Request::VolumeCreate(_)
+            | Request::CloneCreate(_)
             | Request::VolumeResize(_)
             | Request::SnapshotCreate(_)
             | Request::SnapshotRestore(_)

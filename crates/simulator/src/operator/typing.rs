@@ -9,9 +9,9 @@ use crate::machine::AGGREGATE;
 use crate::seed::choices::Choices;
 use admin_api::creation::VOLUME_BYTES_MIN;
 use admin_api::{
-    Access, AggregateAdd, AggregateSet, DiskClear, DiskFail, DiskReplace, DiskZero, ExportAdd,
-    ExportRemove, ExportRule, GroupRemove, JobAction, JobChange, MapShow, MountCreate, MountRemove,
-    Named, Network, Owner, RateLimit, Reallocation, Request, ScrubAction, ScrubChange,
+    Access, AggregateAdd, AggregateSet, CloneCreate, DiskClear, DiskFail, DiskReplace, DiskZero,
+    ExportAdd, ExportRemove, ExportRule, GroupRemove, JobAction, JobChange, MapShow, MountCreate,
+    MountRemove, Named, Network, Owner, RateLimit, Reallocation, Request, ScrubAction, ScrubChange,
     SnapshotDelete, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove, Squash, TieringPolicy,
     VolumeCreate, VolumeDelete, VolumeFilter, VolumeOffline, VolumeRename, VolumeResize, VolumeSet,
 };
@@ -53,7 +53,8 @@ impl Typist<'_> {
             return self.of_jobs();
         }
         match self.choices.below(100) {
-            0..16 => Request::VolumeCreate(self.volume_create()),
+            0..12 => Request::VolumeCreate(self.volume_create()),
+            12..16 => Request::CloneCreate(self.clone_create()),
             16..24 => {
                 let name = self.volume();
                 Request::VolumeDelete(VolumeDelete { name, dry_run: self.is_dry(), plan: None })
@@ -201,6 +202,19 @@ impl Typist<'_> {
             reallocate: self.choices.pick(&REALLOCATIONS),
             dry_run: self.is_dry(),
         }
+    }
+
+    /// Of any volume. Those who work on volumes begin with an empty one, so the clone is the
+    /// operator's.
+    fn clone_create(&mut self) -> CloneCreate {
+        let (volume, snapshot) = self.snapshot();
+        let mut names = vec![self.any(&QUIET)];
+        let name = self.any(&QUIET);
+        if self.choices.chance(20) && !names.contains(&name) {
+            names.push(name);
+        }
+        let exports = (0..self.choices.below(2)).map(|_| self.rule()).collect();
+        CloneCreate { names, volume, snapshot, exports, dry_run: self.is_dry() }
     }
 
     /// Days that fit a policy, now and then such that do not.

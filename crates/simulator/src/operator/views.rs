@@ -31,6 +31,12 @@ pub(super) fn check(expected: &Expected, request: &Request, reply: &Reply) -> Ch
             same("volumes that were made", &wanted.names.iter().collect(), &shown)?;
             made.iter().try_for_each(|info| check_named(expected, info))
         }
+        Reply::CloneCreate(made) => {
+            let Request::CloneCreate(wanted) = request else { return Ok(()) };
+            let shown: Vec<&String> = made.iter().map(|info| &info.name).collect();
+            same("clones that were made", &wanted.names.iter().collect(), &shown)?;
+            made.iter().try_for_each(|info| check_named(expected, info))
+        }
         Reply::VolumeShow(info)
         | Reply::VolumeSet(info)
         | Reply::VolumeResize(info)
@@ -95,8 +101,9 @@ fn check_volume(expected: &Expected, volume: &ExpectedVolume, info: &VolumeInfo)
     same(&format!("damage of {name}"), &None, &info.damage)?;
     same(&format!("damaged files of {name}"), &0, &info.damaged_files.len())?;
     same(&format!("size of {name}"), &volume.size_bytes, &info.size_bytes)?;
+    same(&format!("origin of {name}"), &volume.clone_of, &info.clone_of)?;
     // Those who work on a volume may give it away.
-    if !is_worked_on(name) {
+    if volume.is_owner_known && !is_worked_on(name) {
         same(&format!("owner of {name}"), &volume.owner, &info.owner)?;
     }
     same(&format!("rules of {name}"), &volume.exports, &info.exports)?;

@@ -25,6 +25,7 @@ pub fn settle(machine: &mut Machine<'_>, tenants: &mut [Tenant]) -> Result<(), F
 impl Tenant {
     /// Takes in what was answered.
     pub fn poll(&mut self, machine: &mut Machine<'_>) -> Result<(), Finding> {
+        self.check_refusals(machine)?;
         let (log_fails, neighbour) = (self.log_fails(machine), self.neighbour);
         let mut index = 0;
         while let Some(one) = self.in_flight.get_mut(index) {

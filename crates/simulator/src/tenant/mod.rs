@@ -20,14 +20,16 @@ use crate::plan::{Filling, Plan, VolumePlan};
 use crate::seed::choices::Choices;
 use crate::seed::finding::Finding;
 pub use answers::settle;
+use dblade::EngineError;
 use file_service::{Durability, FileService};
 use footprint::Footprint;
 use history::{History, Moment};
 use model_fs::executor::Pending;
-use model_fs::{Model, Operation, Runner, SnapshotAction};
+use model_fs::{Image, Mismatch, Model, Operation, Runner, SnapshotAction};
+use platform::completion::{Promise, promise};
 use snapshots::Request;
 pub use snapshots::listed_snapshots;
-use subject::EngineSubject;
+use subject::{EngineSubject, snapshot_request};
 use workload::choose_operation;
 
 struct InFlight {
@@ -48,6 +50,16 @@ enum Wait {
     Refused(Option<Request>),
 }
 
+/// A snapshot that a clone began with, or is to.
+pub struct Base {
+    /// The snapshot.
+    pub snapshot: u8,
+    /// The clone's name.
+    pub clone: String,
+    /// The clone is there, and stays for now.
+    pub is_certain: bool,
+}
+
 /// See the module.
 pub struct Tenant {
     /// The volume's name.
@@ -66,6 +78,12 @@ pub struct Tenant {
     pub(crate) neighbour: Option<usize>,
     /// Its operations are mostly large writes.
     pub fills: bool,
+    /// It began as a clone.
+    pub is_clone: bool,
+    /// Its snapshots that clones began with, or are to.
+    pub bases: Vec<Base>,
+    /// What was asked for and must be refused, for a clone's sake.
+    refusals: Vec<(String, Promise<Result<(), EngineError>>)>,
     was_restored: bool,
     history: History,
     in_flight: Vec<InFlight>,
@@ -98,11 +116,85 @@ impl Tenant {
             is_damaged: false,
             neighbour: None,
             fills: false,
+            is_clone: false,
+            bases: Vec::new(),
+            refusals: Vec::new(),
             was_restored: false,
             history,
             in_flight: Vec::new(),
             answered: 0,
         })
+    }
+
+    /// It is a clone of a snapshot that has this image, and has the same.
+    ///
+    /// # Errors
+    /// [`Finding::Mismatch`] if it has not.
+    pub fn begin_as_clone(
+        &mut self,
+        machine: &mut Machine<'_>,
+        (snapshot, image): (u8, &Image),
+    ) -> Result<(), Finding> {
+        let found = self.capture(machine)?;
+        let differences = image.difference(&found);
+        if !differences.is_empty() {
+            let snapshot = Some(snapshot);
+            let mismatch = Box::new(Mismatch::Tree { index: 0, snapshot, differences });
+            return Err(Finding::Mismatch { volume: self.name.clone(), mismatch });
+        }
+        self.is_clone = true;
+        self.model.follow(&self.subject, &found);
+        self.history = Self::begin_history(&self.name, &self.model, &self.plan)?;
+        Ok(())
+    }
+
+    /// The operation, or another in its place if a clone's sake forbids it: the engine is asked to
+    /// do it all the same, and is to refuse.
+    fn heeding_bases(&mut self, machine: &Machine<'_>, operation: Operation) -> Operation {
+        let Operation::Snapshot(action) = operation else { return operation };
+        let place = |wanted: u8| self.snapshots.iter().position(|one| *one == wanted);
+        let is_base = |lost: &u8| self.bases.iter().any(|base| base.snapshot == *lost);
+        let (snapshot, is_forbidden) = match action {
+            SnapshotAction::Create(_) => return operation,
+            SnapshotAction::Delete(snapshot) => (snapshot, is_base(&snapshot)),
+            SnapshotAction::Restore(snapshot) => {
+                let newer = place(snapshot).and_then(|at| self.snapshots.get(at + 1..));
+                (snapshot, newer.is_some_and(|newer| newer.iter().any(is_base)))
+            }
+        };
+        if !is_forbidden {
+            return operation;
+        }
+        // One that was asked for and is not made yet holds nothing, nor does one that goes.
+        if self.bases.iter().all(|base| base.is_certain) {
+            let (engine, request) = (&machine.engine, snapshot_request(action));
+            let answer = promise(|done| engine.request_snapshot(&self.name, request, done));
+            self.refusals.push((format!("{action:?} of {}", self.name), answer));
+        }
+        Operation::Snapshot(SnapshotAction::Create(snapshot))
+    }
+
+    /// Whether what clones forbid was refused, as far as it was answered.
+    fn check_refusals(&mut self, machine: &mut Machine<'_>) -> Result<(), Finding> {
+        let mut granted = None;
+        self.refusals.retain(|(request, answer)| match answer.lock().take() {
+            None => true,
+            Some(Err(_)) => {
+                machine.trace.meet("clones: a snapshot that one needs is kept");
+                false
+            }
+            Some(Ok(())) => {
+                granted = Some(request.clone());
+                false
+            }
+        });
+        match granted {
+            None => Ok(()),
+            Some(request) => {
+                let error = "a clone needs the snapshot: it should have been refused".to_owned();
+                Err(Finding::Refused { request, error })
+            }
+        }
     }
 
     /// The same on another aggregate than the first.
@@ -182,6 +274,7 @@ impl Tenant {
         if !self.in_flight.iter().all(|one| one.footprint.is_independent_of(&footprint)) {
             return Ok(false);
         }
+        let operation = self.heeding_bases(machine, operation);
         machine.trace.note(format!("{}: ask {number} {operation:?}", self.name));
         let asked = self.history.now();
         let wait = match &operation {

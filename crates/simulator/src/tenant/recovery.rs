@@ -37,6 +37,7 @@ impl Tenant {
         self.subject.subject.restarted(&machine.service);
         self.subject.executor.restarted(machine.service.clone());
         let in_flight: Vec<_> = std::mem::take(&mut self.in_flight);
+        self.refusals.clear();
         if self.is_damaged {
             return self.recover_damaged(listed);
         }

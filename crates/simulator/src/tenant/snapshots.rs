@@ -19,11 +19,13 @@ use crate::machine::Machine;
 use crate::seed::finding::Finding;
 use crate::tenant::subject::{EngineSubject, snapshot_name, snapshot_request};
 use aggregate::{AggregateError, Phase};
-use dblade::EngineError;
+use dblade::{EngineError, ServedVolume, VolumeKind};
 use model_fs::model::SavedImages;
 use model_fs::{ExecutorState, Model, Operation, Runner, SnapshotAction};
 use platform::completion::{Promise, promise};
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use units::CpNumber;
 use volume::SnapshotRequest;
 
@@ -60,7 +62,15 @@ impl Request {
         is_there: bool,
     ) -> Self {
         let served = machine.engine.volume_named(volume);
-        let taken_by = served.map(|served| {
+        // A clone that is letting go of its base's trees puts a snapshot off, nobody knows for how
+        // many consistency points. Nothing else is in flight until it is answered.
+        let may_wait = |served: &Arc<ServedVolume>| match &served.kind {
+            VolumeKind::Flexible(volume) => {
+                served.origin.is_some() && volume.front.shared.reclaiming.load(Ordering::Relaxed)
+            }
+            VolumeKind::Traditional(_) => false,
+        };
+        let taken_by = served.filter(|served| !may_wait(served)).map(|served| {
             let aggregate = &served.aggregate;
             let is_next = matches!(aggregate.phase(), Phase::Idle | Phase::Freezing);
             CpNumber(aggregate.committed().get() + if is_next { 1 } else { 2 })

@@ -1,0 +1,81 @@
+//! Clones, and what they keep from going.
+
+use super::volumes::{Snapshots, Volumes};
+use crate::creation::CloneCreate;
+use crate::error::AdminError;
+use crate::replies::{CloneOf, SnapshotInfo, VolumeInfo};
+use crate::time::Time;
+
+/// A clone that was just made, with this number and at this time.
+pub(super) fn made(
+    name: &str,
+    request: &CloneCreate,
+    parent: &VolumeInfo,
+    (id, created): (u32, Time),
+) -> VolumeInfo {
+    let clone_of = CloneOf { volume: request.volume.clone(), snapshot: request.snapshot.clone() };
+    VolumeInfo {
+        name: name.to_owned(),
+        id,
+        created,
+        clone_of: Some(clone_of),
+        inherited_bytes: parent.live_bytes,
+        snapshot_bytes: 0,
+        snapshots: 0,
+        exports: request.exports.clone(),
+        mountpoints: Vec::new(),
+        ..parent.clone()
+    }
+}
+
+/// # Errors
+/// The volume has clones.
+pub(super) fn check_none(volumes: &Volumes, name: &str) -> Result<(), AdminError> {
+    let of = |volume: &&VolumeInfo| volume.clone_of.as_ref().is_some_and(|of| of.volume == name);
+    let clones: Vec<String> =
+        volumes.values().filter(of).map(|volume| volume.name.clone()).collect();
+    match clones.is_empty() {
+        true => Ok(()),
+        false => {
+            let of = ("its snapshots", &clones[..]);
+            Err(AdminError::held_by_clones("cannot delete", name, of))
+        }
+    }
+}
+
+/// # Errors
+/// Clones began with one of these snapshots.
+pub(super) fn check_no_base(
+    message: &str,
+    object: &str,
+    snapshots: Option<&[SnapshotInfo]>,
+) -> Result<(), AdminError> {
+    let snapshots = snapshots.unwrap_or_default();
+    let clones: Vec<String> =
+        snapshots.iter().flat_map(|snapshot| snapshot.clones.iter().cloned()).collect();
+    match clones.is_empty() {
+        true => Ok(()),
+        false => Err(AdminError::held_by_clones(message, object, ("it", &clones[..]))),
+    }
+}
+
+/// A clone is gone.
+pub(super) fn forget(all: &mut Snapshots, clone: &str) {
+    for snapshot in all.values_mut().flatten() {
+        snapshot.clones.retain(|name| name != clone);
+    }
+}
+
+/// A volume has another name: its clones and its parent know.
+pub(super) fn rename((volumes, all): (&mut Volumes, &mut Snapshots), name: &str, new_name: &str) {
+    for of in volumes.values_mut().filter_map(|volume| volume.clone_of.as_mut()) {
+        if of.volume == name {
+            new_name.clone_into(&mut of.volume);
+        }
+    }
+    for clone in all.values_mut().flatten().flat_map(|snapshot| &mut snapshot.clones) {
+        if clone == name {
+            new_name.clone_into(clone);
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Clones in the volume table: what they hold of other volumes, and where their blocks lie (FlexVol
+//! section 4.2, "Volume Clones").
+//!
+//! A clone's container map has what the clone wrote. For what it inherited there is a hole, and the
+//! block is in the container map of its parent, or of the parent's parent, and so on.
+//!
+//! Invariants: a volume that has a clone is not deleted, and a snapshot that a clone began with
+//! stays. So the entry of an inherited block stays too. A parent's number is less than its clone's:
+//! the way up ends.
+//!
+//! Fails: [`AggregateError::Refused`] names the clones.
+
+use super::side::BlockSide;
+use crate::containers::container_lookup;
+use crate::error::AggregateError;
+use cowfs::pointer::Pointer;
+use cowfs::reader::{Progress, Reader};
+use ondisk::features::CLONES;
+use ondisk::pointer::PhysicalPointer;
+use ondisk::records::{STATE_ONLINE, VolumeRecord};
+use platform::mutation::{self, Rule};
+use units::{SnapshotId, VolumeId, Vvbn};
+
+/// Ancestors of a volume at most: as many container maps are asked for a block.
+pub const ANCESTORS_MAX: usize = 16;
+/// Clones that a refusal names at most.
+const NAMED_MAX: usize = 8;
+
+impl BlockSide {
+    /// The place of a VVBN's block, inherited or not; a hole if there is none.
+    ///
+    /// Of a number that the volume has taken anew, and that is not in its container map yet, this
+    /// is the place of the block that an ancestor has under the same number.
+    ///
+    /// # Errors
+    /// What to wait for.
+    pub fn place_of(
+        &self,
+        volume: VolumeId,
+        vvbn: Vvbn,
+        reader: &Reader<'_>,
+    ) -> Progress<PhysicalPointer> {
+        let mut next = Some(volume);
+        while let Some(volume) = next
+            && let Some(container) = self.containers.get(&volume)
+        {
+            let found = container_lookup(volume, container, vvbn, reader)?;
+            if !found.is_hole() || mutation::broken(Rule::AncestorNotAsked) {
+                return Ok(found);
+            }
+            next = container.parent;
+        }
+        Ok(PhysicalPointer::default())
+    }
+
+    /// The ancestors of a volume, its parent first.
+    pub fn ancestors_of(&self, volume: VolumeId) -> impl Iterator<Item = VolumeId> + '_ {
+        let parent = |volume: &VolumeId| self.containers.get(volume).and_then(|one| one.parent);
+        std::iter::successors(parent(&volume), parent)
+    }
+
+    /// The clones of a volume that need it. One that is being deleted reads nothing more.
+    pub fn clones_of(&self, volume: VolumeId) -> impl Iterator<Item = &VolumeRecord> {
+        let records = self.table.iter().map(|slot| &slot.record);
+        records.filter(move |one| one.state == STATE_ONLINE && one.parent() == Some(volume))
+    }
+
+    /// Notes that the aggregate has clones: in the superblock that the first of them comes with.
+    pub fn note_clones(&mut self) {
+        self.settings.features.set(&CLONES);
+    }
+
+    /// # Errors
+    /// The volume has clones.
+    pub fn check_no_clones(&self, volume: VolumeId) -> Result<(), AggregateError> {
+        refuse("its snapshots", self.clones_of(volume))
+    }
+
+    /// # Errors
+    /// One of these snapshots of the volume is a clone's base.
+    pub fn check_no_base(
+        &self,
+        volume: VolumeId,
+        snapshots: &[SnapshotId],
+    ) -> Result<(), AggregateError> {
+        if mutation::broken(Rule::BaseUnpinned) {
+            return Ok(());
+        }
+        let is_base = |clone: &&VolumeRecord| {
+            snapshots.contains(&SnapshotId(clone.clone_base.snapshot.get()))
+        };
+        refuse("a snapshot that would go", self.clones_of(volume).filter(is_base))
+    }
+}
+
+fn refuse<'a>(
+    what: &str,
+    clones: impl Iterator<Item = &'a VolumeRecord>,
+) -> Result<(), AggregateError> {
+    let names: Vec<&str> = clones.map(VolumeRecord::name).collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    let others = names.len().saturating_sub(NAMED_MAX);
+    let named = names[..names.len() - others].join(", ");
+    let more = if others > 0 { format!(" and {others} more") } else { String::new() };
+    Err(AggregateError::Refused(format!("clones use {what}: {named}{more}")))
+}

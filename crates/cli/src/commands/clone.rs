@@ -1,0 +1,104 @@
+//! `stroop clone`.
+
+use super::volume::{exported, mount_hint_of};
+use crate::arguments::CloneCommand;
+use crate::output::Output;
+use crate::table::{Column, Table};
+use admin_api::names::parse_snapshot_name;
+use admin_api::{AdminError, Administration, CloneCreate, CloneOf, Code, Named, VolumeInfo};
+use units::ByteSize;
+
+pub(super) fn run(command: &CloneCommand, node: &dyn Administration) -> Result<Output, AdminError> {
+    match command {
+        CloneCommand::Create { source, names, export, dry_run } => {
+            let (volume, snapshot) = parse_snapshot_name(source)?;
+            let request = CloneCreate {
+                names: names.clone(),
+                volume: volume.to_owned(),
+                snapshot: snapshot.to_owned(),
+                exports: export.clone(),
+                dry_run: *dry_run,
+            };
+            create(node, source, &request)
+        }
+        CloneCommand::List { volume } => list(node, volume.as_deref()),
+    }
+}
+
+fn create(
+    node: &dyn Administration,
+    source: &str,
+    request: &CloneCreate,
+) -> Result<Output, AdminError> {
+    let clones = node.clone_create(request)?;
+    let [clone, others @ ..] = &clones[..] else {
+        return Err(AdminError::new(Code::Failed, "no clone was made of", source));
+    };
+    let name = match others {
+        [] => clone.name.clone(),
+        _ => format!("{} clones", clones.len()),
+    };
+    let line = format!(
+        "{name}: {}of {source}, shares {} with it, {}",
+        if request.dry_run { "would be " } else { "" },
+        ByteSize(clone.inherited_bytes),
+        exported(&clone.exports)
+    );
+    let output = match others {
+        // Scripts that make one get one.
+        [] => Output::of(&clone.name, clone)?,
+        _ => Output::list(&clones, |clone| clone.name.clone(), table(&clones))?,
+    };
+    let output = output.line(line);
+    if request.dry_run {
+        return Ok(output.planned());
+    }
+    Ok(output.next(mount_hint_of(node, clone)))
+}
+
+fn list(node: &dyn Administration, parent: Option<&str>) -> Result<Output, AdminError> {
+    if let Some(name) = parent {
+        node.volume_show(&Named { name: name.to_owned() })?;
+    }
+    let mut clones = node.volume_list()?;
+    clones.retain(|volume| match (&volume.clone_of, parent) {
+        (Some(of), Some(parent)) => of.volume == parent,
+        (of, _) => of.is_some(),
+    });
+    let output = Output::list(&clones, |clone| clone.name.clone(), table(&clones))?;
+    if clones.is_empty() {
+        let parent = parent.unwrap_or("VOLUME");
+        let next = format!("stroop clone create {parent}@SNAPSHOT NAME");
+        return Ok(output.line("no clones").next(next));
+    }
+    Ok(output)
+}
+
+/// "home@before"; "-" of a volume that is no clone.
+pub(super) fn origin(volume: &VolumeInfo) -> String {
+    match &volume.clone_of {
+        Some(CloneOf { volume, snapshot }) => format!("{volume}@{snapshot}"),
+        None => "-".to_owned(),
+    }
+}
+
+fn table(clones: &[VolumeInfo]) -> Table {
+    let mut table = Table::new(&[
+        ("NAME", Column::Text),
+        ("PARENT", Column::Text),
+        ("CREATED", Column::Text),
+        ("SHARED", Column::Number),
+        ("OWN", Column::Number),
+    ]);
+    for clone in clones {
+        let used_bytes = clone.used_bytes() + clone.delayed_free_bytes;
+        table.row([
+            clone.name.clone(),
+            origin(clone),
+            clone.created.to_string(),
+            ByteSize(clone.inherited_bytes).to_string(),
+            ByteSize(used_bytes.saturating_sub(clone.inherited_bytes)).to_string(),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,127 @@
+//! Clones of volumes, as administrators ask for them: what a clone takes over is read, then the
+//! clone is made at a freeze ([`volume::clones`]).
+//!
+//! Invariants: a clone that was answered survives a crash, and so does the snapshot that it began
+//! with.
+//!
+//! Fails: [`EngineError`], with nothing changed.
+
+use crate::engine::{Done, Engine};
+use crate::error::EngineError;
+use crate::served::{ServedVolume, VolumeKind};
+use affinity::{Access, Outcome};
+use aggregate::{Acted, AggregateError, FreezeScope};
+use cowfs::reader::{HeldBlocks, Reader, Stop};
+use ondisk::records::{ExportRuleRecord, VolumeRecord};
+use platform::sync::Mutex;
+use std::sync::Arc;
+use units::{SnapshotId, VolumeId};
+use volume::FlexibleVolume;
+use volume::clones::{self, CloneSource, NewClones};
+
+/// Clones of one snapshot to be made, alike but for their names.
+#[derive(Clone, Debug)]
+pub struct CloneRequest {
+    /// Their names, no two the same.
+    pub names: Vec<String>,
+    /// The volume.
+    pub volume: String,
+    /// Its snapshot that they begin with.
+    pub snapshot: String,
+    /// Their export rules.
+    pub exports: Vec<ExportRuleRecord>,
+}
+
+/// What a clone began with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CloneOrigin {
+    /// The number of its parent.
+    pub parent: VolumeId,
+    /// The number of the parent's snapshot.
+    pub snapshot: SnapshotId,
+}
+
+impl CloneOrigin {
+    /// As a volume's record has it; `None` if the volume is no clone.
+    pub(crate) fn of(record: &VolumeRecord) -> Option<Self> {
+        let snapshot = SnapshotId(record.clone_base.snapshot.get());
+        record.parent().map(|parent| Self { parent, snapshot })
+    }
+}
+
+type Made = (VolumeRecord, Arc<FlexibleVolume>);
+
+/// See [`Engine::create_clones`].
+pub(crate) fn create(engine: &Arc<Engine>, request: CloneRequest, done: Done<()>) {
+    let is_taken = |name: &&String| {
+        engine.volume_named(name).is_some() || engine.away_with_name(name).is_some()
+    };
+    if let Some(name) = request.names.iter().find(is_taken) {
+        return done(Err(EngineError::Exists { kind: "volume", name: name.clone() }));
+    }
+    let Some(parent) = engine.volume_named(&request.volume) else {
+        return done(Err(EngineError::NotFound { kind: "volume", name: request.volume }));
+    };
+    let VolumeKind::Flexible(flexible) = &parent.kind else {
+        return done(Err(EngineError::Conflict(format!(
+            "'{}' is a traditional volume: only volumes in an aggregate of several have clones",
+            request.volume
+        ))));
+    };
+    let (volume, aggregate) = (Arc::clone(flexible), Arc::clone(&parent.aggregate));
+    let (engine, held) = (Arc::clone(engine), HeldBlocks::default());
+    let affinity = volume.front.affinities.vbn;
+    let scheduler = engine.scheduler.clone();
+    let mut waiting = Some((request, done));
+    let message = move |access: &mut Access<'_>| {
+        let Some((request, done)) = waiting.take() else { return Outcome::Done };
+        let reader = Reader { cache: &aggregate.parts.cache, held: &held };
+        match volume.read_clone_source(access, &request.snapshot, &reader) {
+            Err(Stop::Wait(wait)) => {
+                waiting = Some((request, done));
+                return aggregate.suspend(wait, &held);
+            }
+            Err(stop) => {
+                let text = format!("snapshot '{}' cannot be cloned: {stop}", request.snapshot);
+                done(Err(AggregateError::Refused(text).into()));
+            }
+            Ok(Err(refused)) => done(Err(refused.into())),
+            Ok(Ok(source)) => send_action(&engine, &parent, (request, source), done),
+        }
+        Outcome::Done
+    };
+    scheduler.send(affinity, Box::new(message));
+}
+
+fn send_action(
+    engine: &Arc<Engine>,
+    parent: &Arc<ServedVolume>,
+    (request, source): (CloneRequest, CloneSource),
+    done: Done<()>,
+) {
+    let made: Arc<Mutex<Vec<Made>>> = Arc::default();
+    let (entropy, slot) = (Arc::clone(&engine.configuration.entropy), Arc::clone(&made));
+    let of = Arc::clone(parent);
+    let action = move |scope: &mut FreezeScope<'_, '_>| {
+        of.check_there()?;
+        let VolumeKind::Flexible(volume) = &of.kind else { unreachable!("it was looked at") };
+        let CloneRequest { names, exports, .. } = &request;
+        let new = NewClones { names, source: &source, exports };
+        *slot.lock() = clones::create(scope, volume, &new, &*entropy)?;
+        Ok(Acted::Done)
+    };
+    let (engine, aggregate) = (Arc::clone(engine), Arc::clone(&parent.aggregate));
+    let same = Arc::clone(&aggregate);
+    let committed = move |outcome: Result<(), AggregateError>| {
+        if outcome.is_ok() {
+            for (record, volume) in std::mem::take(&mut *made.lock()) {
+                let kind = VolumeKind::Flexible(Arc::clone(&volume));
+                engine.register_served(&same, &record, kind);
+                // Files of the snapshot that had no name have nobody who holds them here.
+                volume.front.call_background();
+            }
+        }
+        done(outcome.map_err(EngineError::from));
+    };
+    aggregate.request_action(Box::new(action), Box::new(committed));
+}

@@ -21,7 +21,6 @@ use cowfs::cache::BufferCache;
 use cowfs::content::content_checksum;
 use cowfs::reader::{HeldBlocks, LoadProof, LoadRequest};
 use cowfs::scatter::is_near;
-use platform::mutation::{self, Rule};
 use platform::sync::Mutex;
 use platform::sync::atomic::{AtomicUsize, Ordering};
 use raid::{BlockRead, BlockStore, Proof};
@@ -76,9 +75,17 @@ pub struct Loader {
 }
 
 /// Loads under way and who waits for them: a block that two ask for is read once, be it that one of
-/// them reads ahead of the other.
+/// them reads ahead of the other. A volume and its clones share blocks, and each looks for them by
+/// its own container map: what one cannot find another may.
 #[derive(Default)]
-pub struct LoadsUnderWay(Mutex<FxHashMap<(Pvbn, u32), Load>>);
+pub struct LoadsUnderWay(Mutex<FxHashMap<LoadKey, Load>>);
+
+/// What a load is known by: the pointer, and the volume.
+type LoadKey = (Pvbn, u32, Option<VolumeId>);
+
+fn key(request: &LoadRequest) -> LoadKey {
+    (request.pvbn, request.check, request.virtual_number.map(|(volume, _)| volume))
+}
 
 /// A load, and where it reads: not where the pointer says, if the block was moved.
 struct Load {
@@ -104,7 +111,7 @@ impl LoadsUnderWay {
         let mut loads = self.0.lock();
         requests.retain(|request| {
             let (at, waiter) = (request.pvbn, waiter.clone());
-            match loads.entry((request.pvbn, request.check)) {
+            match loads.entry(key(request)) {
                 Entry::Occupied(mut load) => {
                     load.get_mut().others.push(waiter);
                     false
@@ -120,7 +127,7 @@ impl LoadsUnderWay {
 
     /// A load reads elsewhere than its pointer says.
     fn read_at(&self, request: &LoadRequest, at: Pvbn) {
-        if let Some(load) = self.0.lock().get_mut(&(request.pvbn, request.check)) {
+        if let Some(load) = self.0.lock().get_mut(&key(request)) {
             (load.at, load.is_freed) = (at, false);
         }
     }
@@ -135,12 +142,12 @@ impl LoadsUnderWay {
     /// Whether what a load reads was freed meanwhile.
     fn is_freed(&self, request: &LoadRequest) -> bool {
         let loads = self.0.lock();
-        loads.get(&(request.pvbn, request.check)).is_some_and(|load| load.is_freed)
+        loads.get(&key(request)).is_some_and(|load| load.is_freed)
     }
 
     /// Ends the load of a block that is lost.
     fn lose(&self, request: &LoadRequest) {
-        let load = self.0.lock().remove(&(request.pvbn, request.check));
+        let load = self.0.lock().remove(&key(request));
         load.into_iter().for_each(|load| load.tell(request, None));
     }
 
@@ -151,8 +158,8 @@ impl LoadsUnderWay {
         let ended: Vec<Option<Load>> = {
             let mut loads = self.0.lock();
             let end = |(one, block): (&Wanted, &BlockRef)| {
-                let LoadRequest { pvbn, check, class, .. } = one.request;
-                let load = loads.remove(&(pvbn, check));
+                let LoadRequest { check, class, .. } = one.request;
+                let load = loads.remove(&key(&one.request));
                 if load.as_ref().is_some_and(|load| !load.is_freed) {
                     cache.insert(one.at, (check, class), BlockRef::clone(block));
                 }
@@ -225,8 +232,8 @@ impl Loader {
         held: HeldBlocks,
         done: Box<dyn FnOnce() + Send>,
     ) {
-        requests.sort_unstable_by_key(|request| (request.pvbn, request.check));
-        requests.dedup_by_key(|request| (request.pvbn, request.check));
+        requests.sort_unstable_by_key(key);
+        requests.dedup_by_key(|request| key(request));
         if requests.is_empty() {
             return done();
         }
@@ -282,7 +289,7 @@ impl Loader {
         maps.places_of(numbers, Box::new(found));
     }
 
-    /// Reads a block that the last commit's container map does not have. The consistency point
+    /// Reads a block that no container map of the last commit has, of the volume or an ancestor. The consistency point
     /// under way has placed it, and then it is where its pointer says, for nothing moves before it
     /// is committed; or the volume has let go of it since, and whoever asked for it will see.
     fn load_unmapped(&self, request: LoadRequest) {
@@ -393,9 +400,7 @@ impl Loader {
             };
             // A clone's block that is in no map yet has its place from its pointer only, though an
             // ancestor may have another block under the same number.
-            let is_hint_untried =
-                at != request.pvbn && !mutation::broken(Rule::ReusedNumberLookedUp);
-            let hint = is_hint_untried.then_some(request.pvbn);
+            let hint = (at != request.pvbn).then_some(request.pvbn);
             let Some(pvbn) = place.filter(|pvbn| *pvbn != at).or(hint) else {
                 return this.lose(&request);
             };

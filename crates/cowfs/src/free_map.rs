@@ -79,6 +79,16 @@ impl<P: Pointer> MapFile<P> {
         buftree::next_present(&self.root, &self.key, from, Fbn::END, reader)
     }
 
+    /// The first block at or after `from` that the tree has, or that was changed.
+    ///
+    /// # Errors
+    /// What to wait for.
+    pub fn next_known(&self, from: Fbn, reader: &Reader<'_>) -> Progress<Option<Fbn>> {
+        let dirty = self.dirty.range(from..).next().map(|(index, _)| *index);
+        let on_media = self.next_present(from, reader)?;
+        Ok(dirty.into_iter().chain(on_media).min())
+    }
+
     /// Block `index` of the map, to be changed.
     ///
     /// # Errors

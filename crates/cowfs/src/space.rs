@@ -444,15 +444,17 @@ impl<P: Pointer> Space<P> {
         Ok(())
     }
 
-    /// Whether background work on snapshots is left, or on the trees of a clone's base.
+    /// Whether a clone has trees of its base to let go of: work that makes no room.
+    #[must_use]
+    pub fn has_trees_to_discard(&self) -> bool {
+        self.base.as_ref().is_some_and(Base::has_work)
+    }
+
+    /// Whether background work on snapshots is left.
     #[must_use]
     pub fn has_snapshot_work(&self) -> bool {
         let end = self.map_blocks();
-        self.base.as_ref().is_some_and(Base::has_work)
-            || self
-                .snapshots
-                .iter()
-                .any(|snapshot| snapshot.deleting || snapshot.merged_blocks < end)
+        self.snapshots.iter().any(|snapshot| snapshot.deleting || snapshot.merged_blocks < end)
     }
 
     /// The snapshot at `at` changed: the table is written.

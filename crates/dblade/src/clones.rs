@@ -113,13 +113,20 @@ fn send_action(
     let (engine, aggregate) = (Arc::clone(engine), Arc::clone(&parent.aggregate));
     let same = Arc::clone(&aggregate);
     let committed = move |outcome: Result<(), AggregateError>| {
+        let mut is_damaged = false;
         if outcome.is_ok() {
             for (record, volume) in std::mem::take(&mut *made.lock()) {
+                is_damaged |= volume.front.damage().is_some();
                 let kind = VolumeKind::Flexible(Arc::clone(&volume));
                 engine.register_served(&same, &record, kind);
                 // Files of the snapshot that had no name have nobody who holds them here.
                 volume.front.call_background();
             }
+        }
+        if is_damaged {
+            let text = "what the snapshot's image cannot be without is damaged: the clone is there, \
+                        and has nothing; delete it";
+            return done(Err(AggregateError::Refused(text.to_owned()).into()));
         }
         done(outcome.map_err(EngineError::from));
     };

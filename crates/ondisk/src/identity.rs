@@ -131,8 +131,9 @@ impl Owners {
         Self { volume }
     }
 
-    /// Whether a tree may lead to a block that was born in the volume `birth`. No volume shares
-    /// blocks with another yet, so it is the tree's own; a clone's ancestors belong here.
+    /// Whether a tree may lead to a block that was born in the volume `birth`: the tree's own. What
+    /// a clone shares is found through an ancestor's container map, and is expected to be that
+    /// ancestor's.
     #[must_use]
     pub fn may_own(self, birth: VolumeId) -> bool {
         self.volume == birth

@@ -256,10 +256,12 @@ impl VolumeRecord {
         name_of(&self.name, self.name_size).unwrap_or("")
     }
 
-    /// The volume that it is a clone of, if it is one.
+    /// The volume that it is a clone of, if it is one. A record of a newer build may say anything:
+    /// a number that is not less than the volume's own is none.
     #[must_use]
     pub fn parent(&self) -> Option<VolumeId> {
-        self.clone_base.is_some().then(|| VolumeId(self.clone_base.parent.get()))
+        let (parent, own) = (self.clone_base.parent.get(), self.volume.get());
+        (1..own).contains(&parent).then_some(VolumeId(parent))
     }
 
     /// Whether an administrator took the volume offline.

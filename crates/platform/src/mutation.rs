@@ -258,8 +258,6 @@ rules! {
         "a clone's record does not say what it is a clone of"
     AncestorNotAsked "ancestor-not-asked"
         "where a clone's container map has a hole its parent's is not asked"
-    ReusedNumberLookedUp "reused-number-looked-up"
-        "a clone's block that is not in its container map yet is taken for its parent's"
     BaseUnpinned "base-unpinned"
         "a snapshot is deleted that a clone began with"
     InheritedFreeDelayed "inherited-free-delayed"

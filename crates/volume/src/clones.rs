@@ -128,10 +128,12 @@ impl FlexibleVolume {
         space.snapshots[lost.unwrap_or_default()].iter().map(|one| one.id).collect()
     }
 
-    /// Whether the snapshot is there that has this identity.
+    /// Whether the snapshot is there that has this identity, and stays.
     fn has_snapshot(&self, access: &Access<'_>, identity: SnapshotUuid) -> bool {
-        let mut snapshots = self.vbn.read(access).space.snapshots.iter();
-        snapshots.any(|one| one.identity == identity && !one.deleting)
+        let side = self.vbn.read(access);
+        let mut snapshots = side.space.snapshots.iter();
+        let at = snapshots.position(|one| one.identity == identity && !one.deleting);
+        at.is_some_and(|at| !side.requests.will_lose(&side.space, at))
     }
 }
 

@@ -15,7 +15,7 @@ use aggregate::{Acted, Aggregate, AggregateError};
 use cowfs::budget::{ReclaimTurn, Spender, VOLUME_OVERHEAD_BLOCKS, snapshot_blocks};
 use cowfs::free_map::VBNS_PER_BLOCK;
 use cowfs::reader::{HeldBlocks, Reader, Stop};
-use cowfs::space::{Base, SCAN_BLOCKS_PER_CP, Space};
+use cowfs::space::{SCAN_BLOCKS_PER_CP, Space};
 use ondisk::pointer::DualPointer;
 use ondisk::root::VOL_INFO_VVBN;
 use platform::mutation::{self, Rule};
@@ -42,6 +42,8 @@ pub struct FlexibleVolume {
     pub(crate) active_blocks: AtomicU64,
     /// Blocks in its container map.
     pub(crate) owned_blocks: AtomicU64,
+    /// See [`Self::is_discarding`].
+    pub(crate) is_discarding: AtomicBool,
     pub(crate) delayed_share: DelayedShare,
     /// The volume is damaged, its container says so, and what was in memory beyond the last commit
     /// is gone.
@@ -83,6 +85,7 @@ impl FlexibleVolume {
         let used_blocks = AtomicU64::new(space.used_blocks);
         let active_blocks = AtomicU64::new(space.active_blocks);
         let shared = Arc::clone(&front.shared.aggregate);
+        let is_discarding = AtomicBool::new(space.has_trees_to_discard());
         let delayed_share = DelayedShare::new(shared, space.delayed_blocks);
         settle(&front, &space, size_blocks);
         front.shared.overhead.set_numbers(space.size_blocks);
@@ -107,6 +110,7 @@ impl FlexibleVolume {
             used_blocks,
             active_blocks,
             owned_blocks: AtomicU64::new(owned_blocks),
+            is_discarding,
             delayed_share,
             is_left_out: AtomicBool::new(false),
         })
@@ -167,6 +171,13 @@ impl FlexibleVolume {
         Ok(())
     }
 
+    /// Whether it is a clone that has trees of its base to let go of, as of the last commit: it puts
+    /// off new snapshots.
+    #[must_use]
+    pub fn is_discarding(&self) -> bool {
+        self.is_discarding.load(Ordering::Relaxed)
+    }
+
     /// It is a clone that no image has yet.
     pub(crate) fn set_born(&self, access: &mut Access<'_>) {
         self.vbn.write(access).is_born = true;
@@ -214,8 +225,9 @@ impl FlexibleVolume {
         let side = self.vbn.write(access);
         side.requests.check(&side.space, request)?;
         let is_creation = matches!(request, SnapshotRequest::Create(_));
-        if is_creation && side.space.base.as_ref().is_some_and(Base::has_work) {
-            // A snapshot would keep what the clone is letting go of.
+        if is_creation && side.space.has_trees_to_discard() {
+            // A snapshot would keep what the clone is letting go of. If that does not go on it is
+            // for want of room.
             return Ok(Acted::PutOff(AggregateError::Full));
         }
         if let put_off @ Acted::PutOff(_) = self.promise(side, request)? {
@@ -285,7 +297,10 @@ impl FlexibleVolume {
     pub(crate) fn scan_blocks(&self, side: &mut VbnSide) -> u64 {
         let shared = &self.front.shared;
         let budget = &shared.aggregate.budget;
-        let fits = |blocks: &u64| budget.promise(shared.overhead.of_scan(*blocks), Spender::Free);
+        // What makes no room has no reserve.
+        let makes_room = side.space.has_snapshot_work();
+        let spender = if makes_room { Spender::Free } else { Spender::Common };
+        let fits = |blocks: &u64| budget.promise(shared.overhead.of_scan(*blocks), spender);
         if let Some(blocks) = [SCAN_BLOCKS_PER_CP, 1].into_iter().find(fits) {
             return blocks;
         }

@@ -124,7 +124,8 @@ impl Member for FlexibleVolume {
         }
         let side = self.vbn.write(access);
         let is_born = std::mem::take(&mut side.is_born);
-        let has_work = side.space.has_snapshot_work() && !is_born;
+        let has_work = side.space.has_snapshot_work() || side.space.has_trees_to_discard();
+        let has_work = has_work && !is_born;
         let scan_blocks_max = match has_work {
             true => self.scan_blocks(side),
             false if is_born => 0,
@@ -222,7 +223,10 @@ impl Member for FlexibleVolume {
         let grant = |blocks: u64| budget.promise(overhead.of_rewritten(blocks), Spender::Free);
         let restore = side.requests.take_restore(&mut side.space, grant);
         settle(&self.front, &side.space, self.size_blocks());
+        let is_discarding = side.space.has_trees_to_discard();
+        self.is_discarding.store(is_discarding, Ordering::Relaxed);
         let again = side.space.has_snapshot_work()
+            || is_discarding
             || self.goes_on_clearing(side)
             || side.requests.is_pending();
         let views = snapshot_views(&side.space.snapshots);

@@ -18,6 +18,8 @@
 //! | delete | a restore of that snapshot, of the same freeze | refused |
 //! | delete | a restore of another snapshot, of the same freeze | carried out |
 //! | create, delete | a restore of an earlier freeze | carried out: the image is switched by then |
+//! | restore | a clone of a newer snapshot, before it or of the same freeze | refused: the clone needs it |
+//! | clone | a restore of an older snapshot, of the same freeze | refused: the snapshot goes |
 //!
 //! A volume that is deleted refuses all of them; a restore under way ends with its volume.
 //!
@@ -264,6 +266,15 @@ impl<P: Pointer> Requests<P> {
                 self.create.push(NewSnapshot { name, identity, created, deleting: true });
             }
         }
+    }
+
+    /// Whether a restore that this freeze has taken in takes the snapshot at `at` away.
+    pub fn will_lose(&self, space: &Space<P>, at: usize) -> bool {
+        let beginning = self.restore.as_ref().filter(|restore| !restore.switched);
+        let snapshots = &space.snapshots;
+        beginning.is_some_and(|restore| {
+            snapshots.iter().take(at).any(|older| older.id == restore.snapshot)
+        })
     }
 
     /// Whether the next consistency point has something to do for a request.

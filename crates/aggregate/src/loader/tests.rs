@@ -197,6 +197,25 @@ fn a_block_that_moved_is_read_where_the_map_says() {
     assert_eq!(rig.loader.lost_blocks.load(Ordering::Relaxed), 0);
 }
 
+/// A clone frees an inherited number and takes it anew. Until that is committed the container map
+/// names the block that an ancestor has under the number.
+#[test]
+fn a_clones_block_that_is_not_committed_is_not_taken_for_its_ancestors() {
+    let rig = Rig::new(8);
+    let (new, of_ancestor) = (content(1), content(2));
+    rig.write(100, &new);
+    rig.write(200, &of_ancestor);
+    rig.maps.0.lock().insert(Vvbn(7), Pvbn(200));
+    let request = pointer(100, 7, &new);
+    for map in [200, 200, 100] {
+        rig.maps.0.lock().insert(Vvbn(7), Pvbn(map));
+        let held = rig.load(vec![request]).unwrap();
+        assert_eq!(seen(&rig, &held, &request), Ok(Some(Arc::clone(&new))));
+        rig.loader.cache.remove(Pvbn(100));
+    }
+    assert_eq!(rig.loader.lost_blocks.load(Ordering::Relaxed), 0);
+}
+
 /// What lies between blocks that are near each other is read with them, and is nobody's.
 #[test]
 fn blocks_that_are_near_each_other_are_read_with_one_request() {

@@ -139,6 +139,10 @@ fn look_for_moves(
             return Ok(None);
         }
     };
+    // What a clone has inherited its parent moves.
+    if let Some(parent) = container.parent.and_then(|one| relocation.volumes.get_mut(&one)) {
+        parent.reads.extend(queue_change.inherited.drain(..));
+    }
     let Some(queue) = relocation.volumes.get_mut(&volume) else { unreachable!("found above") };
     queue_change.apply(queue, &batch);
     relocation.last = Some(volume);

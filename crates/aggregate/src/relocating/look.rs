@@ -43,6 +43,9 @@ pub(crate) struct QueueChange {
     /// Where looking at all of the map goes on, if it was looked at.
     sweep: Option<Option<Vvbn>>,
     reads: Vec<Vvbn>,
+    /// Of those, the ones that the volume's own map does not have: a clone's, perhaps, which its
+    /// parent has.
+    pub(crate) inherited: Vec<Vvbn>,
 }
 
 impl QueueChange {
@@ -66,9 +69,7 @@ impl Look<'_> {
         if queue.reads.is_empty() {
             return self.scan(queue);
         }
-        let (batch, reads) = self.reads(queue)?;
-        change.reads = reads;
-        Ok(batch)
+        self.reads(queue, change)
     }
 
     /// What lies on disks, of a volume of which everything moves.
@@ -148,13 +149,15 @@ impl Look<'_> {
         }
     }
 
-    /// What clients have read: it is young again, or moves back. Returns what was looked at, too.
-    fn reads(&self, queue: &Queue) -> Progress<(Batch, Vec<Vvbn>)> {
+    /// What clients have read: it is young again, or moves back.
+    fn reads(&self, queue: &Queue, change: &mut QueueChange) -> Progress<Batch> {
         let mut batch = Batch::new(self.volume, queue.tiering.policy);
         let reads: Vec<Vvbn> = queue.reads.iter().take(BATCH_BLOCKS).copied().collect();
+        let mut inherited = Vec::new();
         for vvbn in reads.iter().copied() {
             let from = self.entry(vvbn)?;
             if from.is_hole() {
+                inherited.push(vvbn);
                 continue;
             }
             let node = node_of(vvbn);
@@ -168,6 +171,7 @@ impl Look<'_> {
                 batch.aged.push(Aged { vvbn, to: PhysicalPointer { age: 0, ..from } });
             }
         }
-        Ok((batch, reads))
+        (change.reads, change.inherited) = (reads, inherited);
+        Ok(batch)
     }
 }

@@ -94,7 +94,7 @@ pub struct Aggregate {
     pub(crate) loads: Arc<LoadsUnderWay>,
     /// Volumes whose pointers may be wrong about where blocks lie.
     pub(crate) moved_volumes: RwLock<FxHashSet<VolumeId>>,
-    /// The volumes that others are clones of.
+    /// The parent of each clone.
     pub(crate) parents: RwLock<FxHashMap<VolumeId, VolumeId>>,
     pub(crate) tiers: RwLock<Tiers>,
     pub(crate) evacuation: RwLock<Option<Evacuation>>,

@@ -7,6 +7,7 @@
 //!
 //! Invariants: figures, never tests; a load that fails ends the bench with its error.
 
+mod clones;
 mod directory;
 mod inodes;
 mod plan;
@@ -40,12 +41,14 @@ pub enum BigLoad {
     Reclaim,
     /// Very many snapshots.
     Snapshots,
+    /// Clones of volumes with very much in them and very many snapshots.
+    Clones,
 }
 
 impl BigLoad {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Directory, Self::Inodes, Self::Sparse, Self::Reclaim, Self::Snapshots];
+    pub const ALL: [Self; 6] =
+        [Self::Directory, Self::Inodes, Self::Sparse, Self::Reclaim, Self::Snapshots, Self::Clones];
 
     /// What it is called on the command line.
     #[must_use]
@@ -56,6 +59,7 @@ impl BigLoad {
             Self::Sparse => "sparse",
             Self::Reclaim => "reclaim",
             Self::Snapshots => "snapshots",
+            Self::Clones => "clones",
         }
     }
 }
@@ -78,5 +82,6 @@ pub fn big(
         BigLoad::Sparse => sparse::run(bench, &mut report),
         BigLoad::Reclaim => reclaim::run(bench, &mut report),
         BigLoad::Snapshots => snapshots::run(bench, &mut report),
+        BigLoad::Clones => clones::run(bench, &mut report),
     }
 }

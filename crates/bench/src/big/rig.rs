@@ -215,6 +215,17 @@ impl Rig {
         &self.running().counts
     }
 
+    /// Waits until no work on snapshots is left.
+    pub fn settle(&self) {
+        loop {
+            let aggregate = self.engine().aggregate_named(NAME);
+            self.commit();
+            if !aggregate.is_some_and(|aggregate| aggregate.is_consistency_point_due()) {
+                return;
+            }
+        }
+    }
+
     /// The durations in seconds of the consistency points since the last call.
     pub fn take_cps(&self) -> Vec<f64> {
         let cps = std::mem::take(&mut *self.running().cps.lock());

@@ -49,14 +49,14 @@ pub(super) fn run(bench: &BigBench, report: Report<'_>) -> Result<(), BenchError
             largest(&cps) * 1e3
         ),
     );
-    settle(&rig);
+    rig.settle();
     let load = format!("CP of 2,000 random writes, {} snapshots", bench.snapshots);
     report(&load, cp_cost(&rig, file, &mut numbers)?);
     let load = format!("CP of one write, {} snapshots", bench.snapshots);
     report(&load, idle_cp(&rig, file, &mut numbers)?);
     read_through(&rig, root, &names, report)?;
     delete_all(&rig, file, names, &mut numbers, report)?;
-    settle(&rig);
+    rig.settle();
     let (before, after) = (used, rig.used_blocks());
     report("blocks in use before and after", format!("{before}, {after}"));
     Ok(())
@@ -78,7 +78,7 @@ fn delete_all(
         slowest = slowest.max(rig.since(asked));
         writes.push(write(rig, file, WRITES / 10, numbers)?.p99_ms);
     }
-    settle(rig);
+    rig.settle();
     let cps = rig.take_cps();
     report(
         "deleted in a random order under writes",
@@ -95,17 +95,6 @@ fn delete_all(
         ),
     );
     Ok(())
-}
-
-/// Waits until no snapshot is being merged or deleted.
-fn settle(rig: &Rig) {
-    loop {
-        let aggregate = rig.engine().aggregate_named(NAME);
-        rig.commit();
-        if !aggregate.is_some_and(|aggregate| aggregate.is_consistency_point_due()) {
-            return;
-        }
-    }
 }
 
 fn write(

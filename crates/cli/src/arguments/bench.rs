@@ -37,7 +37,8 @@ pub enum BenchCommand {
     List(BenchNodeArguments),
     /// How long a node takes until it serves again: killed with a full log half, and stopped
     Start(BenchStartArguments),
-    /// What must not slow down with size: files, inodes, sparse files, freed space, snapshots
+    /// What must not slow down with size: files, inodes, sparse files, freed space, snapshots,
+    /// clones
     Big(BenchBigArguments),
     /// The same loads on others' servers, in turns with ours
     #[command(subcommand)]
@@ -306,7 +307,7 @@ pub struct BenchFlexvolArguments {
 /// `stroop bench big`.
 #[derive(Args, Clone, Debug)]
 pub struct BenchBigArguments {
-    /// Only these loads: directory, inodes, sparse, reclaim, snapshots
+    /// Only these loads: directory, inodes, sparse, reclaim, snapshots, clones
     #[arg(value_name = "LOAD")]
     pub loads: Vec<String>,
     /// Where to make sparse disks; they are removed at the end

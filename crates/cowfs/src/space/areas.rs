@@ -128,6 +128,11 @@ impl KnownAreas {
     }
 }
 
+/// The earlier of two places, as far as they are there.
+fn earliest(one: Option<Fbn>, other: Option<Fbn>) -> Option<Fbn> {
+    one.into_iter().chain(other).min()
+}
+
 /// The block of the free map that an area is.
 fn map_block(area: u32) -> Fbn {
     Fbn(area.into())
@@ -259,6 +264,22 @@ impl<P: Pointer> Space<P> {
         Ok((end.since(first) - used_in(&in_use, first..end)) as u32)
     }
 
+    /// The first map block at or after `from` that says of some number that it is in use, as far as
+    /// is known without looking into the block.
+    fn next_in_use(&mut self, from: Fbn, reader: &Reader<'_>) -> Progress<Option<Fbn>> {
+        let volume = self.volume;
+        let mut next = None;
+        for map in [&self.active_map, &self.summary_map, &self.delayed_map] {
+            next = earliest(next, map.next_known(from, reader)?);
+        }
+        for snapshot in &mut self.snapshots {
+            if next.is_none_or(|next| snapshot.merged_blocks <= next.get()) {
+                next = earliest(next, snapshot.map(volume, reader)?.next_known(from, reader)?);
+            }
+        }
+        Ok(next)
+    }
+
     /// Has the areas follow what was taken and released since the last call: a batch at the end of
     /// a consistency point.
     ///
@@ -323,6 +344,13 @@ impl<P: Pointer> Space<P> {
         let areas = self.area_count();
         for _ in 0..areas_max {
             let Some(area) = self.known().counted.next_count(areas) else { break };
+            // Of a thin space most areas are holes of all maps, and the last may be shorter.
+            let used = self.next_in_use(map_block(area), reader)?.unwrap_or(Fbn::END);
+            let end = used.get().min(u64::from(areas.saturating_sub(1))) as u32;
+            if end > area {
+                self.known().counted.count(areas, end - area, VBNS_PER_BLOCK as u32);
+                continue;
+            }
             let score = match self.count_area(map_block(area), reader) {
                 Err(stop @ Stop::Wait(_)) => {
                     // Those that are counted next are loaded with it.

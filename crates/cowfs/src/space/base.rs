@@ -14,8 +14,9 @@
 //! map of the clone has those numbers of a discarded tree that are still to be freed: the leaves
 //! from `next` on, and the nodes above them.
 //!
-//! Fails: of a tree that cannot be read the numbers stay in use; they are told as those of a
-//! snapshot's map ([`Space::take_kept`]).
+//! Fails: where a block of a discarded tree cannot be read, the numbers of the rest of that tree
+//! stay in use; they are told as those of a snapshot's map ([`Space::take_kept`]). Where a block of
+//! the base's free map cannot be read, no free is delayed.
 
 use super::{Space, top_areas_key};
 use crate::buftree::{self, FileKey, Root};
@@ -23,6 +24,7 @@ use crate::free_map::{MapFile, is_set, map_block_of};
 use crate::image::snapshot_table_key;
 use crate::pointer::Pointer;
 use crate::reader::{Progress, Reader, Stop};
+use ondisk::pointer::BLOCK_NUMBER_MAX;
 use ondisk::records::CloneBase;
 use ondisk::root::{DISCARDED_TREES, metafile};
 use platform::mutation::{self, Rule};
@@ -94,7 +96,8 @@ impl<P: Pointer> Base<P> {
         let Some(index) = present(next)? else { return Ok(None) };
         let (mut numbers, mut behind) = (BTreeSet::new(), BTreeSet::new());
         buftree::numbers(root, key, index, reader, &mut numbers)?;
-        let following = present(index.offset(1))?;
+        // Trees of volumes have no blocks beyond; one that is wrong may.
+        let following = present(index.offset(1))?.filter(|fbn| fbn.get() <= BLOCK_NUMBER_MAX);
         if let Some(following) = following {
             buftree::numbers(root, key, following, reader, &mut behind)?;
         }
@@ -140,7 +143,7 @@ impl<P: Pointer> Space<P> {
                 Ok(None) => base.next_tree(),
                 Err(Stop::Damaged(pvbn)) => {
                     let (.., blocks) = base.discarded[base.place.tree];
-                    self.kept.push((pvbn, blocks));
+                    self.kept.push((pvbn, blocks.min(self.size_blocks)));
                     base.next_tree();
                 }
                 Err(stop) => return Err(stop),
@@ -163,8 +166,12 @@ impl<P: Pointer> Space<P> {
         let mut inherited = Vec::new();
         let numbers = released.make_contiguous();
         for run in numbers.chunk_by(|one, next| map_block_of(*one) == map_block_of(*next)) {
-            let block = base.map.read(map_block_of(run[0]), reader)?;
-            inherited.extend(run.iter().filter(|number| is_set(&*block, **number)));
+            match base.map.read(map_block_of(run[0]), reader) {
+                Ok(block) => inherited.extend(run.iter().filter(|one| is_set(&*block, **one))),
+                // To free one of the clone's own at once is right, too.
+                Err(Stop::Damaged(_)) => inherited.extend(run),
+                Err(stop) => return Err(stop),
+            }
         }
         released.retain(|number| inherited.binary_search(number).is_err());
         Ok(inherited)

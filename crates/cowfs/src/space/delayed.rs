@@ -277,9 +277,7 @@ impl<P: Pointer> Space<P> {
         let pages = self.size_blocks.div_ceil(PAGE_NUMBERS).min(PAGES_MAX) as u32;
         let Some(next) = self.delayed.pages().next_count(pages) else { return Ok(false) };
         let index = map_block(next.into());
-        let dirty = self.delayed_map.dirty.range(index..).next().map(|(index, _)| *index);
-        let on_media = self.delayed_map.next_present(index, reader)?;
-        let found = dirty.into_iter().chain(on_media).min();
+        let found = self.delayed_map.next_known(index, reader)?;
         let first = found.map_or(u64::MAX, |index| index.get() * PAGES_PER_BLOCK);
         let first = first.min(u64::from(pages)) as u32;
         let map = found.map(|index| self.delayed_map.read(index, reader)).transpose()?;

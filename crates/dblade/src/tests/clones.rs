@@ -5,6 +5,7 @@ use crate::{CloneRequest, EngineError};
 use aggregate::AggregateError;
 use file_service::{FileHandle, FsError, calls};
 use ondisk::label::RaidKind;
+use platform::completion::promise;
 use platform::simulated::SimulatedWorld;
 use volume::SnapshotRequest;
 
@@ -33,13 +34,7 @@ impl Node {
     }
 
     fn clone_volume(&self, volume: &str, snapshot: &str, name: &str) -> Result<(), EngineError> {
-        let request = CloneRequest {
-            names: vec![name.to_owned()],
-            volume: volume.to_owned(),
-            snapshot: snapshot.to_owned(),
-            exports: Vec::new(),
-        };
-        self.wait(|done| self.engine.create_clones(request, done))
+        self.wait(|done| self.engine.create_clones(request(volume, snapshot, name), done))
     }
 
     fn delete(&self, volume: &str) -> Result<(), EngineError> {
@@ -69,6 +64,15 @@ impl Node {
 
     fn aggregate_used(&self) -> u64 {
         self.engine.aggregate_named("a1").unwrap().used_blocks()
+    }
+}
+
+fn request(volume: &str, snapshot: &str, name: &str) -> CloneRequest {
+    CloneRequest {
+        names: vec![name.to_owned()],
+        volume: volume.to_owned(),
+        snapshot: snapshot.to_owned(),
+        exports: Vec::new(),
     }
 }
 
@@ -145,6 +149,27 @@ fn what_a_clone_needs_is_not_deleted_and_the_refusal_names_the_clones() {
     node.delete("test").unwrap();
     node.remove_snapshot("home", "s").unwrap();
     node.delete("home").unwrap();
+}
+
+/// One freeze takes in a restore, and then a clone of a snapshot that the restore takes away.
+#[test]
+fn regression_a_clone_beside_a_restore_that_takes_its_snapshot_away_is_refused() {
+    let (node, root) = node(10);
+    node.write_files(root, 100);
+    node.keep_image("home", "old");
+    node.write_files(root, 200);
+    node.keep_image("home", "new");
+    node.write_file(root, "more", content(1, FILE_BYTES));
+    node.engine.aggregate_named("a1").unwrap().request_consistency_point(None);
+    // Both wait for the next freeze.
+    node.run_to_cleaning();
+    let restored = node.begin(SnapshotRequest::Restore("old".to_owned()));
+    let cloned = promise(|done| node.engine.create_clones(request("home", "new", "dev"), done));
+    node.settle();
+    restored.lock().take().unwrap().unwrap();
+    let cloned = cloned.lock().take().unwrap();
+    assert_eq!(refusal(cloned), "there is no snapshot 'new'");
+    node.assert_files("home", 100);
 }
 
 /// The newest of the images is a restore's to go back to, and is no newer one.

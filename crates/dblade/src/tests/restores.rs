@@ -49,7 +49,7 @@ impl Node {
     }
 
     /// Begins a request, and leaves its answer to come.
-    fn begin(&self, request: SnapshotRequest) -> Promise<Outcome> {
+    pub(super) fn begin(&self, request: SnapshotRequest) -> Promise<Outcome> {
         promise(|done| self.engine.request_snapshot("home", request, done))
     }
 
@@ -73,7 +73,7 @@ impl Node {
     }
 
     /// Runs until the freeze that takes in what was asked for is over.
-    fn run_to_cleaning(&self) {
+    pub(super) fn run_to_cleaning(&self) {
         let aggregate = self.engine.aggregate_named("a1").unwrap();
         while aggregate.phase() != Phase::CleaningMembers {
             assert!(self.run(), "no consistency point begins");

@@ -128,6 +128,6 @@ fn damaged_file(file: &GivenUp) -> DamagedFile {
     DamagedFile {
         inode: file.inode.get(),
         block: file.pvbn.get(),
-        leaked_bytes: file.leaked_blocks.map(|blocks| blocks * BLOCK_SIZE_U64),
+        leaked_bytes: file.leaked_blocks.map(|blocks| blocks.saturating_mul(BLOCK_SIZE_U64)),
     }
 }

@@ -25,7 +25,6 @@ use model_fs::{ExecutorState, Model, Operation, Runner, SnapshotAction};
 use platform::completion::{Promise, promise};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use units::CpNumber;
 use volume::SnapshotRequest;
 
@@ -65,9 +64,7 @@ impl Request {
         // A clone that is letting go of its base's trees puts a snapshot off, nobody knows for how
         // many consistency points. Nothing else is in flight until it is answered.
         let may_wait = |served: &Arc<ServedVolume>| match &served.kind {
-            VolumeKind::Flexible(volume) => {
-                served.origin.is_some() && volume.front.shared.reclaiming.load(Ordering::Relaxed)
-            }
+            VolumeKind::Flexible(volume) => volume.is_discarding(),
             VolumeKind::Traditional(_) => false,
         };
         let taken_by = served.filter(|served| !may_wait(served)).map(|served| {

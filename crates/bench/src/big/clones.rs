@@ -1,0 +1,107 @@
+//! Clones of volumes with very much in them and very many snapshots (FlexVol section 4.2): how long
+//! one takes to be made, and how many blocks.
+
+use super::plan::{BigBench, Report};
+use super::rig::{NAME, Numbers, Rig, largest, median};
+use crate::node::{BenchError, wait};
+use dblade::CloneRequest;
+use file_service::{Stability, calls};
+use units::BLOCK_SIZE_U64;
+use volume::SnapshotRequest;
+
+const DEPTH: usize = 32;
+/// The largest file: the trees of larger ones would be too deep.
+const FILE_BYTES_MAX: u64 = 4 << 40;
+/// A volume is so much larger than its files: room for what the snapshots hold, and for its maps.
+const VOLUME_SHARE: u64 = 2;
+/// Blocks of the files that are written before the first snapshot.
+const FIRST_WRITES: u64 = 20_000;
+/// Writes between two snapshots.
+const WRITES: u64 = 20;
+/// Clones that are timed.
+const ROUNDS: usize = 9;
+/// Reads of a clone that nothing was written to.
+const READS: u64 = 20_000;
+
+pub(super) fn run(bench: &BigBench, report: Report<'_>) -> Result<(), BenchError> {
+    for (name, bytes) in [("1 GiB", 1 << 30), ("100 GiB", 100 << 30), ("100 TiB", 100 << 40)] {
+        let mut shape = bench.shape(true, 24 << 30);
+        shape.volume_bytes = bytes * VOLUME_SHARE;
+        of_size(&Rig::new(shape)?, (name, bytes), bench.snapshots, report)?;
+    }
+    Ok(())
+}
+
+fn of_size(
+    rig: &Rig,
+    (name, bytes): (&str, u64),
+    snapshots: u64,
+    report: Report<'_>,
+) -> Result<(), BenchError> {
+    let (root, count) = (rig.root(NAME)?, bytes.div_ceil(FILE_BYTES_MAX));
+    let file_bytes = bytes / count;
+    let mut files = Vec::new();
+    for number in 0..count {
+        let file = rig.file(root, &format!("data{number}"))?;
+        rig.set_size(file, file_bytes)?;
+        files.push(file);
+    }
+    let mut numbers = Numbers(5);
+    let mut write = |at: u64, count: u64| {
+        let (file, load) = (files[at as usize % files.len()], (DEPTH, count));
+        rig.write_at_random((file, file_bytes), load, Stability::Unstable, &mut numbers)
+    };
+    for at in 0..count {
+        write(at, FIRST_WRITES / count)?;
+    }
+    let before = clones(rig, "none")?;
+    report(&format!("clone of {name}, 1 snapshot"), before);
+    for number in 1..snapshots {
+        write(number, WRITES)?;
+        rig.snapshot(SnapshotRequest::Create(format!("snapshot-{number:04}")))?;
+    }
+    let after = clones(rig, "all")?;
+    report(&format!("clone of {name}, {snapshots} snapshots"), after);
+    let file = rig.file(rig.root("all-0")?, "data0")?;
+    let mut numbers = Numbers(5);
+    let outcome = rig.load("read", DEPTH, 0..READS, |_| {
+        let offset = numbers.next(file_bytes / BLOCK_SIZE_U64) * BLOCK_SIZE_U64;
+        calls::Read { file, offset, count: BLOCK_SIZE_U64 as u32 }
+    })?;
+    report(&format!("random read of what a clone of {name} shares"), outcome.to_string());
+    Ok(())
+}
+
+/// Makes clones of a new snapshot: how long each takes, and how many blocks of the aggregate.
+fn clones(rig: &Rig, prefix: &str) -> Result<String, BenchError> {
+    let snapshot = format!("base-{prefix}");
+    rig.snapshot(SnapshotRequest::Create(snapshot.clone()))?;
+    rig.settle();
+    let (mut times, mut blocks) = (Vec::new(), Vec::new());
+    let mut discards = Vec::new();
+    for number in 0..ROUNDS {
+        let used = rig.used_blocks();
+        let request = CloneRequest {
+            names: vec![format!("{prefix}-{number}")],
+            volume: NAME.to_owned(),
+            snapshot: snapshot.clone(),
+            exports: Vec::new(),
+        };
+        let begin = rig.now();
+        wait(|done| rig.engine().create_clones(request, done))?;
+        times.push(rig.since(begin) * 1e3);
+        blocks.push((rig.used_blocks() - used) as f64);
+        let begin = rig.now();
+        rig.settle();
+        discards.push(rig.since(begin) * 1e3);
+    }
+    Ok(format!(
+        "median {:.2} ms, longest {:.2}; median {} blocks, most {}; {:.0} ms until the clone has let \
+         go of the parent's maps",
+        median(times.clone()),
+        largest(&times),
+        median(blocks.clone()),
+        largest(&blocks),
+        median(discards)
+    ))
+}

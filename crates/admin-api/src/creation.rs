@@ -76,8 +76,7 @@ pub struct CloneCreate {
     pub volume: String,
     /// Its snapshot.
     pub snapshot: String,
-    /// Who may mount them over NFS. Those who may mount the volume may not mount its clones unless
-    /// this says so.
+    /// Who may mount them over NFS. The volume's own rules are not taken over.
     #[serde(default)]
     pub exports: Vec<ExportRule>,
     /// Only say what would be done.

@@ -78,6 +78,9 @@ pub struct AdminError {
     pub next: Option<String>,
 }
 
+/// Clones that a refusal names at most.
+const CLONES_NAMED_MAX: usize = 8;
+
 impl AdminError {
     /// An error without a cause or a next step as yet.
     #[must_use]
@@ -120,8 +123,11 @@ impl AdminError {
             1 => "1 clone uses".to_owned(),
             count => format!("{count} clones use"),
         };
+        let others = clones.len().saturating_sub(CLONES_NAMED_MAX);
+        let named = clones[..clones.len() - others].join(", ");
+        let more = if others > 0 { format!(" and {others} more") } else { String::new() };
         error
-            .because(format!("{count} {what}: {}", clones.join(", ")))
+            .because(format!("{count} {what}: {named}{more}"))
             .try_next(format!("stroop volume delete {first}, once nobody needs it"))
     }
 

@@ -699,7 +699,7 @@ impl Administration for MemoryAdministration {
         let place = state.snapshot("delete", &request.volume, &request.name)?;
         let object = format!("{}@{}", request.volume, request.name);
         let list = state.snapshots.get(&request.volume).map_or(&[][..], Vec::as_slice);
-        clones::check_no_base("cannot delete", &object, list.get(place..=place))?;
+        clones::check_no_base("cannot delete", &object, ("it", list.get(place..=place)))?;
         if !request.dry_run {
             if let Some(list) = state.snapshots.get_mut(&request.volume) {
                 list.remove(place);
@@ -721,7 +721,8 @@ impl Administration for MemoryAdministration {
                 .because(format!("newer snapshots would be lost: {}", newer.join(", ")))
                 .try_next("add --discard-newer, or delete them first"));
         }
-        clones::check_no_base("cannot restore", &object, list.get(place + 1..))?;
+        let newer_of = ("the newer snapshots", list.get(place + 1..));
+        clones::check_no_base("cannot restore", &object, newer_of)?;
         let plan = newer.join(",");
         Removal::check_plan("cannot restore", &object, &plan, request.plan.as_deref())?;
         if !request.dry_run {

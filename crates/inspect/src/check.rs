@@ -11,6 +11,8 @@ use crate::medium::Medium;
 use crate::space::{self, Walked};
 use crate::walker::Walker;
 use crate::{names, namespace, open, parity, slots};
+use ondisk::damage::Damage;
+use ondisk::features::CLONES;
 use ondisk::records::{STATE_DELETING, VolumeRecord};
 use ondisk::root::{Superblock, metafile};
 use std::collections::BTreeSet;
@@ -30,8 +32,7 @@ pub(crate) fn check(medium: &mut Medium<'_>, superblock: &Superblock) -> Result<
     let (size, end) = (superblock.root.size_blocks.get(), medium.array.geometry.end().get());
     // Disks may join while the media are written.
     if size > end || size < end && !medium.scope.is_live {
-        let damage =
-            ondisk::damage::Damage::Field { structure: "superblock", field: "size_blocks" };
+        let damage = Damage::Field { structure: "superblock", field: "size_blocks" };
         medium.report.add(Finding::VolInfo { volume: VolumeId(0), damage });
     }
     let mut walker = Walker::new(medium, &fs);
@@ -52,7 +53,8 @@ pub(crate) fn check(medium: &mut Medium<'_>, superblock: &Superblock) -> Result<
         medium.report.totals.volumes += 1;
     } else {
         drop(walker);
-        check_volumes(medium, &records, &mut walked)?;
+        let has_feature = superblock.features.has(&CLONES);
+        check_volumes(medium, (&records, has_feature), &mut walked)?;
     }
     if medium.scope.has_parity {
         parity::check(medium, &used)?;
@@ -63,12 +65,16 @@ pub(crate) fn check(medium: &mut Medium<'_>, superblock: &Superblock) -> Result<
 
 fn check_volumes(
     medium: &mut Medium<'_>,
-    records: &[VolumeRecord],
+    (records, has_feature): (&[VolumeRecord], bool),
     walked: &mut Walked,
 ) -> Result<(), InspectError> {
     let mut containers = std::mem::take(&mut walked.active.containers);
     let mut matched = BTreeSet::new();
     let mut families = Families::new(records);
+    if families.has_clones() && !has_feature {
+        let damage = Damage::Field { structure: "superblock", field: "features" };
+        medium.report.add(Finding::VolInfo { volume: VolumeId(0), damage });
+    }
     // Parents have lower numbers than their clones.
     let mut records: Vec<&VolumeRecord> =
         records.iter().filter(|one| open::is_flexible(one)).collect();

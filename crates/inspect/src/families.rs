@@ -44,6 +44,11 @@ impl Families {
         Self { wanted, parents: BTreeMap::new() }
     }
 
+    /// Whether there are clones.
+    pub fn has_clones(&self) -> bool {
+        !self.wanted.is_empty()
+    }
+
     /// The ancestors of a volume, its parent first; and a finding if its base is missing.
     pub fn ancestors_of(&self, record: &VolumeRecord) -> (Vec<Ancestor>, Option<Finding>) {
         let Some(number) = record.parent().filter(|_| record.state == STATE_ONLINE) else {

@@ -215,13 +215,7 @@ impl Administration for Management {
     }
 
     fn volume_list(&self) -> Result<Vec<VolumeInfo>, AdminError> {
-        Ok(self
-            .volumes
-            .node
-            .served()
-            .iter()
-            .map(|volume| self.volumes.volume_info(volume))
-            .collect())
+        Ok(self.volumes.volume_infos(&self.volumes.node.served()))
     }
 
     fn volume_show(&self, request: &Named) -> Result<VolumeInfo, AdminError> {

@@ -260,6 +260,8 @@ rules! {
         "where a clone's container map has a hole its parent's is not asked"
     BaseUnpinned "base-unpinned"
         "a snapshot is deleted that a clone began with"
+    ParentUnpinned "parent-unpinned"
+        "a volume is deleted that has clones"
     InheritedFreeDelayed "inherited-free-delayed"
         "a clone delays frees of blocks that are its parent's"
     DiscardForgotten "discard-forgotten"

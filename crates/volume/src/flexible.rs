@@ -227,8 +227,9 @@ impl FlexibleVolume {
         let is_creation = matches!(request, SnapshotRequest::Create(_));
         if is_creation && side.space.has_trees_to_discard() {
             // A snapshot would keep what the clone is letting go of. If that does not go on it is
-            // for want of room.
-            return Ok(Acted::PutOff(AggregateError::Full));
+            // for want of room, which others may have been given.
+            let full = AggregateError::Full;
+            return if side.is_put_off { Err(full) } else { Ok(Acted::PutOff(full)) };
         }
         if let put_off @ Acted::PutOff(_) = self.promise(side, request)? {
             return Ok(put_off);

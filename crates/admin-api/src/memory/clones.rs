@@ -48,14 +48,14 @@ pub(super) fn check_none(volumes: &Volumes, name: &str) -> Result<(), AdminError
 pub(super) fn check_no_base(
     message: &str,
     object: &str,
-    snapshots: Option<&[SnapshotInfo]>,
+    (what, snapshots): (&str, Option<&[SnapshotInfo]>),
 ) -> Result<(), AdminError> {
     let snapshots = snapshots.unwrap_or_default();
     let clones: Vec<String> =
         snapshots.iter().flat_map(|snapshot| snapshot.clones.iter().cloned()).collect();
     match clones.is_empty() {
         true => Ok(()),
-        false => Err(AdminError::held_by_clones(message, object, ("it", &clones[..]))),
+        false => Err(AdminError::held_by_clones(message, object, (what, &clones[..]))),
     }
 }
 

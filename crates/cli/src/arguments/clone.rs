@@ -14,8 +14,8 @@ pub enum CloneCommand {
         /// Its name, or their names
         #[arg(required = true, value_name = "NAME")]
         names: Vec<String>,
-        /// Who may mount it over NFS, as in `volume create`: nobody may because he may mount the
-        /// volume
+        /// Who may mount it over NFS, as in `volume create`; the volume's own rules are not taken
+        /// over
         #[arg(long, value_name = "CLIENT[:OPTION]...")]
         export: Vec<ExportRule>,
         /// Only say what would be done

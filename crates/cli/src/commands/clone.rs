@@ -1,6 +1,6 @@
 //! `stroop clone`.
 
-use super::volume::{exported, mount_hint_of};
+use super::volume::{exported, mount_hint_of, with_overcommitment};
 use crate::arguments::CloneCommand;
 use crate::output::Output;
 use crate::table::{Column, Table};
@@ -49,7 +49,7 @@ fn create(
         [] => Output::of(&clone.name, clone)?,
         _ => Output::list(&clones, |clone| clone.name.clone(), table(&clones))?,
     };
-    let output = output.line(line);
+    let output = with_overcommitment(output.line(line), node, &clones);
     if request.dry_run {
         return Ok(output.planned());
     }

@@ -75,6 +75,50 @@ fn with_volume() -> Session {
     session
 }
 
+#[test]
+fn a_clone_keeps_its_snapshot_and_its_volume() {
+    let session = with_volume();
+    session.ok("stroop snapshot create home@before");
+    session.ok("stroop snapshot create home@after");
+    let made = session.ok("stroop clone create home@after copy");
+    assert!(
+        made.contains("copy: of home@after, shares ") && made.contains("not exported"),
+        "{made}"
+    );
+    for line in [
+        "snapshot delete home@after",
+        "snapshot restore home@before --discard-newer",
+        "volume delete home",
+    ] {
+        let refused = session.fails(&format!("stroop {line} --yes"), 4);
+        assert!(refused.contains("1 clone uses ") && refused.contains(": copy"), "{refused}");
+        assert!(refused.contains("volume delete copy"), "{refused}");
+    }
+    session.ok("stroop volume rename copy other");
+    let listed = session.json("stroop snapshot list home");
+    assert_eq!(listed["records"][1]["clones"], serde_json::json!(["other"]));
+    session.ok("stroop volume rename home house");
+    assert!(session.ok("stroop clone list house").contains("house@after"));
+    session.ok("stroop volume delete other --yes");
+    session.ok("stroop snapshot delete house@after --yes");
+}
+
+#[test]
+fn clones_are_made_all_or_none() {
+    let session = with_volume();
+    session.ok("stroop snapshot create home@s");
+    let planned = session.ok("stroop clone create home@s a b --dry-run");
+    assert!(planned.contains("2 clones: would be of home@s"), "{planned}");
+    assert!(session.ok("stroop clone list").contains("no clones"));
+    assert!(session.fails("stroop clone create home@s a home", 4).contains("home"));
+    assert!(session.ok("stroop clone list").contains("no clones"));
+    session.fails("stroop clone create home@t a", 3);
+    session.fails("stroop clone create home a", 2);
+    assert_eq!(session.json("stroop clone create home@s a")["clone_of"]["snapshot"], "s");
+    let several = session.json("stroop clone create home@s b c");
+    assert_eq!(several["records"].as_array().unwrap().len(), 2, "{several}");
+}
+
 /// One name is answered with an object, several with a list.
 #[test]
 fn volumes_are_made_several_at_a_time() {
@@ -391,12 +435,14 @@ fn errors_of_disks_are_cleared() {
 fn every_list_prints_as_table_json_and_names() {
     let session = with_volume();
     session.ok("stroop snapshot create home@before");
+    session.ok("stroop clone create home@before later");
     session.ok("stroop mount home /mnt");
     for (list, name) in [
         ("disk list", "/disks/d1"),
         ("aggr list", "a1"),
         ("volume list", "home"),
         ("snapshot list", "home@before"),
+        ("clone list", "later"),
         ("export list", "home"),
         ("mount", "/mnt"),
     ] {

@@ -10,8 +10,8 @@ use crate::table::{Column, Table};
 use crate::terminal::Terminal;
 use admin_api::{
     AdminError, Administration, AggregateInfo, AggregateState, Code, DamagedFile, ExportRule,
-    Named, Removal, StatusReply, Synced, VolumeCreate, VolumeDelete, VolumeFilter, VolumeInfo,
-    VolumeOffline, VolumeRename, VolumeResize, VolumeSet,
+    Named, Reallocation, Removal, StatusReply, Synced, VolumeCreate, VolumeDelete, VolumeFilter,
+    VolumeInfo, VolumeOffline, VolumeRename, VolumeResize, VolumeSet,
 };
 use std::collections::BTreeSet;
 use units::ByteSize;
@@ -287,7 +287,7 @@ pub(super) fn mount_hint_of(node: &dyn Administration, volume: &VolumeInfo) -> S
 
 /// Says so if the volumes of an aggregate promise more than it has. `changed` may be such that
 /// would be.
-fn with_overcommitment(
+pub(super) fn with_overcommitment(
     output: Output,
     node: &dyn Administration,
     changed: &[VolumeInfo],
@@ -413,6 +413,12 @@ fn damaged(file: &DamagedFile) -> String {
     }
 }
 
+/// What is shared would be shared no more.
+fn reallocates_when(volume: &VolumeInfo) -> &'static str {
+    let is_on = volume.reallocate == Reallocation::Auto;
+    if is_on && volume.clone_of.is_some() { ", but not while it is a clone" } else { "" }
+}
+
 fn show(volume: &VolumeInfo) -> Result<Output, AdminError> {
     let mut output = Output::of(&volume.name, volume)?;
     let bytes = ByteSize;
@@ -426,7 +432,7 @@ fn show(volume: &VolumeInfo) -> Result<Output, AdminError> {
         format!("state       {}", state_of(volume)),
         format!("kind        {}", if volume.traditional { "traditional" } else { "thin" }),
         format!("tiering     {}", tiering(volume)),
-        format!("reallocate  {}", volume.reallocate),
+        format!("reallocate  {}{}", volume.reallocate, reallocates_when(volume)),
         format!("created     {}", volume.created),
         format!("owner       {}:{}", volume.owner.uid, volume.owner.gid),
         format!("files       {}", volume.files),

@@ -30,8 +30,7 @@ impl Status {
         let now = self.node.clock.monotonic_nanoseconds();
         let uptime_ns = now.saturating_sub(self.started_monotonic_nanoseconds);
         let aggregates = self.aggregates.aggregate_list();
-        let volumes: Vec<VolumeInfo> =
-            self.node.served().iter().map(|volume| self.volumes.volume_info(volume)).collect();
+        let volumes: Vec<VolumeInfo> = self.volumes.volume_infos(&self.node.served());
         let mounts = self.node.front_ends.mounts();
         let mut checks = self.health_checks(&aggregates, &volumes);
         checks.extend(mounts.iter().filter_map(check_mount));

@@ -10,11 +10,13 @@ use crate::volumes::room::Volumes;
 use admin_api::{
     AdminError, CloneCreate, CloneOf, Code, ExportRule, Time, VolumeInfo, VolumeState,
 };
-use dblade::{CloneRequest, ServedVolume, SnapshotSummary, VolumeKind};
+use dblade::{CloneOrigin, CloneRequest, ServedVolume, SnapshotSummary, VolumeKind};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use units::{BLOCK_SIZE_U64, SnapshotId};
+use units::{AggregateUuid, BLOCK_SIZE_U64, SnapshotId, VolumeId};
 
 const CLONE: &str = "cannot clone";
+const CREATE: &str = "cannot create clone";
 
 /// The names of those clones that began with one of these snapshots, in order.
 pub(super) fn names_of(clones: &[Arc<ServedVolume>], snapshots: &[SnapshotId]) -> Vec<String> {
@@ -24,6 +26,13 @@ pub(super) fn names_of(clones: &[Arc<ServedVolume>], snapshots: &[SnapshotId]) -
     let mut names: Vec<String> = clones.iter().filter(is_base).map(|clone| clone.name()).collect();
     names.sort();
     names
+}
+
+/// What is known of parents while several volumes are shown.
+#[derive(Default)]
+pub(crate) struct Origins {
+    /// The name of each, and those of its snapshots.
+    parents: BTreeMap<(AggregateUuid, VolumeId), (Option<String>, BTreeMap<SnapshotId, String>)>,
 }
 
 impl Volumes {
@@ -46,18 +55,22 @@ impl Volumes {
     }
 
     /// What a clone began with.
-    pub(super) fn clone_of(&self, clone: &ServedVolume) -> Option<CloneOf> {
-        let origin = clone.origin?;
-        let mut served = self.node.engine.volumes().into_iter();
-        let is_parent = |other: &Arc<ServedVolume>| {
-            other.environment.volume == origin.parent && other.is_beside(clone)
-        };
-        let parent = served.find(is_parent)?;
-        let snapshots = self.snapshots_of(&parent).unwrap_or_default();
-        let base = snapshots.into_iter().find(|snapshot| snapshot.id == origin.snapshot);
+    pub(super) fn clone_of(&self, clone: &ServedVolume, known: &mut Origins) -> Option<CloneOf> {
+        let CloneOrigin { parent, snapshot } = clone.origin?;
+        let aggregate = clone.aggregate.parts.identity.aggregate;
+        let (volume, names) = known.parents.entry((aggregate, parent)).or_insert_with(|| {
+            let mut served = self.node.engine.volumes().into_iter();
+            let found =
+                served.find(|other| other.environment.volume == parent && other.is_beside(clone));
+            let Some(found) = found else { return Default::default() };
+            let snapshots = self.snapshots_of(&found).unwrap_or_default();
+            let names = snapshots.into_iter().map(|one| (one.id, one.name)).collect();
+            (Some(found.name()), names)
+        });
         // Of a parent that cannot be read the number is all that is known.
-        let snapshot = base.map_or_else(|| origin.snapshot.to_string(), |base| base.name);
-        Some(CloneOf { volume: parent.name(), snapshot })
+        let name = names.get(&snapshot).cloned();
+        let snapshot = name.unwrap_or_else(|| format!("snapshot {snapshot}"));
+        Some(CloneOf { volume: volume.clone()?, snapshot })
     }
 
     pub(crate) fn create_clones(
@@ -78,6 +91,10 @@ impl Volumes {
                     "stroop volume create NAME, in an aggregate made without --traditional",
                 ));
         }
+        if let Some(damage) = parent.damage() {
+            return Err(AdminError::new(Code::Conflict, CLONE, &source)
+                .because(format!("its volume is read-only: {damage}")));
+        }
         let list = self.snapshots_of(&parent)?;
         let base = list.iter().find(|snapshot| snapshot.name == wanted.snapshot);
         let base = base.ok_or_else(|| AdminError::missing(CLONE, "snapshot", &source))?;
@@ -85,9 +102,9 @@ impl Volumes {
         let name = &parent.aggregate.parts.identity.name;
         let object = &object_of(first, wanted.names.len());
         if let Some(aggregate) = aggregates.iter().find(|aggregate| aggregate.name == *name) {
-            check_slots(CLONE, object, (aggregate, wanted.names.len()))?;
+            check_slots(CREATE, object, (aggregate, wanted.names.len()))?;
         }
-        let rules = checked_rules(CLONE, object, &wanted.exports)?;
+        let rules = checked_rules(CREATE, object, &wanted.exports)?;
         if wanted.dry_run {
             let planned = |name: &String| self.planned_clone(name, (&parent, base), &rules);
             return Ok(wanted.names.iter().map(planned).collect());
@@ -104,9 +121,10 @@ impl Volumes {
             let volume = self.find(CLONE, name)?;
             exports::publish(&*self.node.front_ends, &volume);
             tracing::info!(volume = name, of = source, "clone created");
-            Ok(self.volume_info(&volume))
+            Ok(volume)
         };
-        wanted.names.iter().map(made).collect()
+        let made: Result<Vec<_>, AdminError> = wanted.names.iter().map(made).collect();
+        Ok(self.volume_infos(&made?))
     }
 
     /// How a clone would be.

@@ -10,7 +10,7 @@ use admin_api::{
     AdminError, Code, MountInfo, Removal, SnapshotDelete, SnapshotInfo, SnapshotName,
     SnapshotRestore, Time, VolumeFilter,
 };
-use dblade::{ServedVolume, SnapshotSummary};
+use dblade::{ServedVolume, SnapshotSummary, VolumeKind};
 use platform::mutation::{self, Rule};
 use units::{SnapshotId, shell_word};
 use volume::SnapshotRequest;
@@ -50,7 +50,7 @@ impl Volumes {
         &self,
         wanted: &SnapshotName,
     ) -> Result<SnapshotInfo, AdminError> {
-        let _turn = self.node.turn();
+        let turn = self.node.turn();
         let message = "cannot create snapshot";
         let full_name = full_name(&wanted.volume, &wanted.name);
         let volume = self.find("cannot create snapshot of", &wanted.volume)?;
@@ -58,6 +58,11 @@ impl Volumes {
         if self.snapshots_of(&volume)?.iter().any(is_wanted) {
             return Err(taken("snapshot", &full_name));
         }
+        // A new clone lets go of its parent's maps before it takes a snapshot: nobody else is to
+        // wait for that. The engine knows the names, too.
+        let may_take_long =
+            matches!(&volume.kind, VolumeKind::Flexible(one) if one.is_discarding());
+        let turn = Some(turn).filter(|_| !may_take_long);
         let create = SnapshotRequest::Create(wanted.name.clone());
         self.node.waits.request(message, &full_name, |done| {
             self.node.engine.request_snapshot(&volume.name(), create, done);
@@ -67,6 +72,7 @@ impl Volumes {
             AdminError::new(Code::Failed, message, &full_name)
                 .because("the snapshot was taken, but it is gone now: somebody may have deleted it")
         })?;
+        drop(turn);
         tracing::info!(snapshot = full_name, "snapshot created");
         Ok(info(&volume.name(), &made))
     }

@@ -1,6 +1,7 @@
 //! Volumes as administrators see them.
 
 use crate::exports;
+use crate::volumes::clones::Origins;
 use crate::volumes::policies::{shown_policy, shown_reallocation, stored_tiering};
 use crate::volumes::room::Volumes;
 use admin_api::{AggregateInfo, DamagedFile, Owner, Time, VolumeCreate, VolumeInfo, VolumeState};
@@ -50,13 +51,23 @@ impl Volumes {
 
     /// A volume as administrators see it.
     pub(crate) fn volume_info(&self, volume: &Arc<ServedVolume>) -> VolumeInfo {
+        self.info_with(volume, &mut Origins::default())
+    }
+
+    /// Volumes as administrators see them.
+    pub(crate) fn volume_infos(&self, volumes: &[Arc<ServedVolume>]) -> Vec<VolumeInfo> {
+        let mut origins = Origins::default();
+        volumes.iter().map(|volume| self.info_with(volume, &mut origins)).collect()
+    }
+
+    fn info_with(&self, volume: &Arc<ServedVolume>, origins: &mut Origins) -> VolumeInfo {
         let failed = volume.aggregate.is_failed();
         VolumeInfo {
             snapshots: self.snapshots_of(volume).map_or(0, |list| list.len() as u64),
             owner: if failed { ROOT_OWNER } else { self.owner(&volume.name()) },
             exports: exports::from_records(&volume.name(), &volume.exports()),
             mountpoints: self.mountpoints(&volume.name()),
-            clone_of: self.clone_of(volume),
+            clone_of: self.clone_of(volume, origins),
             ..Self::glimpse(volume)
         }
     }

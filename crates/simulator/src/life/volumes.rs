@@ -119,8 +119,16 @@ impl Life<'_> {
             self.request_volume(plan);
         } else if self.tenants.len() > 1 {
             let index = self.events.index(self.tenants.len());
-            let may_go = |tenant: &&Tenant| tenant.is_idle() && tenant.bases.is_empty();
-            let Some(tenant) = self.tenants.get(index).filter(may_go) else { return };
+            let Self { tenants, machine, .. } = self;
+            let Some(tenant) = tenants.get_mut(index).filter(|tenant| tenant.is_idle()) else {
+                return;
+            };
+            if !tenant.bases.is_empty() {
+                if tenant.bases.iter().any(|base| base.is_certain) {
+                    tenant.ask_to_delete(machine);
+                }
+                return;
+            }
             let name = tenant.name.clone();
             self.machine.trace.note(format!("delete volume {name}"));
             self.bases_of(&name).for_each(|base| base.is_certain = false);
@@ -166,6 +174,21 @@ impl Life<'_> {
         let clone = NewClone { name, plan, parent, snapshot, image };
         self.change = Some(Change::Clone(Box::new(clone), promise));
         true
+    }
+
+    /// A volume that is there. The change is not over before clients can work on it, through
+    /// power cuts.
+    fn add_volume(
+        &mut self,
+        name: String,
+        plan: VolumePlan,
+        promise: Promise<Result<(), EngineError>>,
+    ) -> Result<(), Finding> {
+        let added = self.add_tenant(name.clone(), plan, u32::from(ROOT_MODE));
+        if added.is_err() {
+            self.change = Some(Change::Create(name, plan, promise));
+        }
+        added
     }
 
     /// A clone that is there: it has what the snapshot has. The change is not over before that is
@@ -226,9 +249,9 @@ impl Life<'_> {
             return Err(refused);
         }
         match change {
-            Some(Change::Create(name, plan, _)) => {
+            Some(Change::Create(name, plan, promise)) => {
                 self.machine.trace.meet("volume created");
-                self.add_tenant(name, plan, u32::from(ROOT_MODE))
+                self.add_volume(name, plan, promise)
             }
             Some(Change::Clone(clone, promise)) => {
                 let parent = self.tenants.iter().find(|tenant| tenant.name == clone.parent);
@@ -255,9 +278,9 @@ impl Life<'_> {
         let ours = volumes.iter().filter(|served| !is_neighbours(&served.name()));
         let mut found: Vec<String> = ours.map(|served| served.name()).collect();
         match self.change.take() {
-            Some(Change::Create(name, plan, _)) if found.contains(&name) => {
+            Some(Change::Create(name, plan, promise)) if found.contains(&name) => {
                 self.machine.trace.meet("crash: while a volume is created");
-                self.add_tenant(name, plan, u32::from(ROOT_MODE))?;
+                self.add_volume(name, plan, promise)?;
             }
             Some(Change::Create(..)) => {
                 self.machine.trace.meet("crash: before a volume is created");
@@ -276,6 +299,9 @@ impl Life<'_> {
                 self.unpin(&name);
             }
             _ => {}
+        }
+        for base in self.tenants.iter_mut().flat_map(|tenant| &mut tenant.bases) {
+            base.is_certain = true; // no change of volumes is under way
         }
         let mut expected: Vec<String> =
             self.tenants.iter().map(|tenant| tenant.name.clone()).collect();

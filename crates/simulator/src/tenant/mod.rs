@@ -102,10 +102,8 @@ impl Tenant {
         let model = Runner::model(model, plan.durability);
         let subject = EngineSubject::new(machine.service.clone(), name.clone());
         let subject = Runner::new(subject, plan.durability, &mut || machine.drive());
-        let subject = subject.map_err(|error| Finding::Refused {
-            request: format!("root of {name}"),
-            error: error.to_string(),
-        })?;
+        let subject = subject
+            .map_err(|error| machine.refused(&format!("root of {name}"), &error.to_string()))?;
         let history = Self::begin_history(&name, &model, &plan)?;
         Ok(Self {
             name,
@@ -176,25 +174,30 @@ impl Tenant {
 
     /// Whether what clones forbid was refused, as far as it was answered.
     fn check_refusals(&mut self, machine: &mut Machine<'_>) -> Result<(), Finding> {
-        let mut granted = None;
+        use aggregate::AggregateError::Refused;
+        let mut wrong = None;
         self.refusals.retain(|(request, answer)| match answer.lock().take() {
             None => true,
-            Some(Err(_)) => {
-                machine.trace.meet("clones: a snapshot that one needs is kept");
+            // Not for a clone's sake: the log fails, or disks are away.
+            Some(Err(error)) if !matches!(error, EngineError::Aggregate(Refused(_))) => false,
+            Some(Err(error)) if error.to_string().contains("clones use") => {
+                machine.trace.meet("clones: what one needs is kept");
                 false
             }
-            Some(Ok(())) => {
-                granted = Some(request.clone());
+            outcome => {
+                let error = format!("a clone needs it: it should have been refused: {outcome:?}");
+                wrong = Some(Finding::Refused { request: request.clone(), error });
                 false
             }
         });
-        match granted {
-            None => Ok(()),
-            Some(request) => {
-                let error = "a clone needs the snapshot: it should have been refused".to_owned();
-                Err(Finding::Refused { request, error })
-            }
-        }
+        wrong.map_or(Ok(()), Err)
+    }
+
+    /// Asks for the volume to be deleted, which is to be refused: its clones need it.
+    pub fn ask_to_delete(&mut self, machine: &Machine<'_>) {
+        let engine = &machine.engine;
+        let answer = promise(|done| engine.delete_volume(&self.name, done));
+        self.refusals.push((format!("deletion of {}", self.name), answer));
     }
 
     /// The same on another aggregate than the first.

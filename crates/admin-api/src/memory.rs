@@ -741,21 +741,13 @@ impl Administration for MemoryAdministration {
         }
         let place = state.snapshot("clone", &request.volume, &request.snapshot)?;
         let parent = state.volume("clone", &request.volume)?.clone();
-        let mut made = Vec::with_capacity(request.names.len());
-        for name in &request.names {
-            let clone = clones::made(name, request, &parent, state.next_number());
-            if !request.dry_run {
-                state.volumes.insert(name.clone(), clone.clone());
-                state.snapshots.insert(name.clone(), Vec::new());
-                if let Some(snapshots) = state.snapshots.get_mut(&request.volume) {
-                    snapshots[place].clones.push(name.clone());
-                    snapshots[place].clones.sort();
-                }
-                if let Some(aggregate) = state.aggregates.get_mut(&parent.aggregate) {
-                    aggregate.volumes += 1;
-                }
-            }
-            made.push(clone);
+        let make = |name: &String| clones::made(name, request, &parent, state.next_number());
+        let made: Vec<VolumeInfo> = request.names.iter().map(make).collect();
+        if !request.dry_run {
+            let State { volumes, snapshots, aggregates, .. } = &mut *state;
+            clones::insert((volumes, snapshots), (&request.volume, place), &made);
+            let add = |aggregate: &mut AggregateInfo| aggregate.volumes += made.len() as u64;
+            aggregates.entry(parent.aggregate).and_modify(add);
         }
         Ok(made)
     }

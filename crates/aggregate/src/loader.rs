@@ -289,9 +289,10 @@ impl Loader {
         maps.places_of(numbers, Box::new(found));
     }
 
-    /// Reads a block that no container map of the last commit has, of the volume or an ancestor. The consistency point
-    /// under way has placed it, and then it is where its pointer says, for nothing moves before it
-    /// is committed; or the volume has let go of it since, and whoever asked for it will see.
+    /// Reads a block that no container map of the last commit has, of the volume or an ancestor.
+    /// The consistency point under way has placed it, and then it is where its pointer says, for
+    /// nothing moves before it is committed; or the volume has let go of it since, and whoever
+    /// asked for it will see.
     fn load_unmapped(&self, request: LoadRequest) {
         let (this, at) = (self.clone(), request.pvbn);
         let read = move |outcome: Option<BlockRef>| match outcome {

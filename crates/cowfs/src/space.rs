@@ -493,6 +493,30 @@ impl<P: Pointer> Space<P> {
         self.size_blocks.div_ceil(VBNS_PER_BLOCK)
     }
 
+    /// Lets go of trees of a clone's base: `done` counts blocks over calls of one consistency
+    /// point, up to `done_max`.
+    ///
+    /// # Errors
+    /// What to wait for; then call again.
+    pub fn discard_trees(
+        &mut self,
+        done: &mut u64,
+        done_max: u64,
+        reader: &Reader<'_>,
+    ) -> Progress<()> {
+        let Some(mut base) = self.base.take() else { return Ok(()) };
+        let outcome = loop {
+            let counts = (&mut *done, done_max);
+            match base.discard(counts, |number| self.free(number), reader) {
+                Ok(None) => break Ok(()),
+                Ok(Some((pvbn, blocks))) => self.kept.push((pvbn, blocks.min(self.size_blocks))),
+                Err(stop) => break Err(stop),
+            }
+        };
+        self.base = Some(base);
+        outcome
+    }
+
     /// Does some of the background work on snapshots: merging new ones into the summary map, then
     /// releasing what deleted ones held. `done` counts map blocks over calls of one consistency
     /// point, and what they released as map blocks more.

@@ -213,7 +213,7 @@ impl Engine {
             scope.block_side().changeable_slot_of(served.environment.volume)?;
             match &served.kind {
                 VolumeKind::Flexible(volume) => {
-                    let lost = volume.lost_snapshots(scope.access, &request);
+                    let lost = volume::clones::lost_snapshots(volume, scope.access, &request);
                     scope.block_side().check_no_base(served.environment.volume, &lost)?;
                     volume.accept(scope.access, &request, birth)
                 }

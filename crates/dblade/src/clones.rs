@@ -15,7 +15,6 @@ use cowfs::reader::{HeldBlocks, Reader, Stop};
 use ondisk::records::{ExportRuleRecord, VolumeRecord};
 use platform::sync::Mutex;
 use std::sync::Arc;
-use units::{SnapshotId, VolumeId};
 use volume::FlexibleVolume;
 use volume::clones::{self, CloneSource, NewClones};
 
@@ -30,23 +29,6 @@ pub struct CloneRequest {
     pub snapshot: String,
     /// Their export rules.
     pub exports: Vec<ExportRuleRecord>,
-}
-
-/// What a clone began with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CloneOrigin {
-    /// The number of its parent.
-    pub parent: VolumeId,
-    /// The number of the parent's snapshot.
-    pub snapshot: SnapshotId,
-}
-
-impl CloneOrigin {
-    /// As a volume's record has it; `None` if the volume is no clone.
-    pub(crate) fn of(record: &VolumeRecord) -> Option<Self> {
-        let snapshot = SnapshotId(record.clone_base.snapshot.get());
-        record.parent().map(|parent| Self { parent, snapshot })
-    }
 }
 
 type Made = (VolumeRecord, Arc<FlexibleVolume>);
@@ -76,7 +58,7 @@ pub(crate) fn create(engine: &Arc<Engine>, request: CloneRequest, done: Done<()>
     let message = move |access: &mut Access<'_>| {
         let Some((request, done)) = waiting.take() else { return Outcome::Done };
         let reader = Reader { cache: &aggregate.parts.cache, held: &held };
-        match volume.read_clone_source(access, &request.snapshot, &reader) {
+        match clones::read_source(&volume, access, &request.snapshot, &reader) {
             Err(Stop::Wait(wait)) => {
                 waiting = Some((request, done));
                 return aggregate.suspend(wait, &held);

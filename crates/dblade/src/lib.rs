@@ -57,7 +57,7 @@ pub use admin::VolumeRequest;
 pub use aggregate::{
     AreaChoice, Reallocation, Tiering, TieringPolicy, Tuning, VOLUMES_MAX, VolumeChange,
 };
-pub use clones::{CloneOrigin, CloneRequest};
+pub use clones::CloneRequest;
 pub use cowfs::image::GivenUp;
 pub use create::{CreateAggregate, groups_of};
 pub use disks::{AddDisks, Joining};
@@ -69,7 +69,7 @@ pub use open::Recovery;
 pub use outages::Outage;
 pub use probe::Probe;
 pub use retiring::{LogCopy, LogRemoval};
-pub use served::{ServedVolume, VolumeKind, VolumeNames};
+pub use served::{CloneOrigin, ServedVolume, VolumeKind, VolumeNames};
 pub use service::Service;
 pub use summary::{AggregateSummary, SnapshotSummary, VolumeSummary};
 pub use volume::VolumeDamage;

@@ -1,6 +1,5 @@
 //! A volume in service: its front, its aggregate, and what clients must know of it.
 
-use crate::clones::CloneOrigin;
 use crate::scattered::ScatteredBlocks;
 use aggregate::{Aggregate, AggregateError, Reallocation, Tiering, VolumeChange};
 use cowfs::image::GivenUp;
@@ -12,7 +11,7 @@ use operations::Environment;
 use platform::sync::RwLock;
 use platform::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use units::Timestamp;
+use units::{SnapshotId, Timestamp, VolumeId};
 use volume::{FlexibleVolume, Front, TraditionalVolume, VolumeDamage};
 
 /// The two kinds.
@@ -42,6 +41,23 @@ pub struct VolumeNames {
     pub served: String,
     /// The name that it was given: another volume may have it.
     pub given: String,
+}
+
+/// What a clone began with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CloneOrigin {
+    /// The number of its parent.
+    pub parent: VolumeId,
+    /// The number of the parent's snapshot.
+    pub snapshot: SnapshotId,
+}
+
+impl CloneOrigin {
+    /// As a volume's record has it; `None` if the volume is no clone.
+    pub(crate) fn of(record: &VolumeRecord) -> Option<Self> {
+        let snapshot = SnapshotId(record.clone_base.snapshot.get());
+        record.parent().map(|parent| Self { parent, snapshot })
+    }
 }
 
 /// See the module.

@@ -296,8 +296,8 @@ impl fmt::Debug for Superblock {
     }
 }
 
-/// The trees of a clone's base that the clone has no use for, by inode number, in the order in which
-/// it lets go of them: it has no snapshots, delayed frees or scores of areas yet.
+/// The trees of a clone's base that the clone has no use for, by inode number, in the order in
+/// which it lets go of them: it has no snapshots, delayed frees or scores of areas yet.
 pub const DISCARDED_TREES: [u64; 4] =
     [metafile::SUMMARY_MAP, metafile::DELAYED_MAP, metafile::TOP_AREAS, metafile::SNAPSHOT_TABLE];
 

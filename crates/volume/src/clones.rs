@@ -2,7 +2,7 @@
 //! section 4.2, "Volume Clones").
 //!
 //! A clone is made in two steps. What it takes over is read first, by a message that may wait
-//! ([`FlexibleVolume::read_clone_source`]). A freeze's action then looks whether the snapshot is
+//! ([`read_source`]). A freeze's action then looks whether the snapshot is
 //! still there, and makes the clone of what was read ([`create`]). Its first consistency point
 //! writes the few blocks of an image that has changed little: neither step depends on how large the
 //! volume is, or how many snapshots it has. What of the snapshot a clone has no use for it lets go
@@ -64,77 +64,73 @@ pub struct NewClones<'a> {
     pub exports: &'a [ExportRuleRecord],
 }
 
-impl FlexibleVolume {
-    /// Reads what a clone takes over of a snapshot; for messages that may read the block side.
-    ///
-    /// # Errors
-    /// What to wait for, or what cannot be read. Inside: there is no such snapshot.
-    pub fn read_clone_source(
-        &self,
-        access: &Access<'_>,
-        name: &str,
-        reader: &Reader<'_>,
-    ) -> Progress<Result<CloneSource, AggregateError>> {
-        let (volume, space) = (self.front.id, &self.vbn.read(access).space);
-        let snapshot = live(space, name).map(|at| &space.snapshots[at]);
-        // One that the consistency point under way makes is not whole yet.
-        let whole = snapshot.and_then(|one| Some((one, one.snapshot_table?)));
-        let Some((snapshot, (table, table_blocks))) = whole else {
-            return Ok(Err(AggregateError::Refused(format!("there is no snapshot '{name}'"))));
+/// Reads what a clone takes over of a snapshot; for messages that may read the block side.
+///
+/// # Errors
+/// What to wait for, or what cannot be read. Inside: there is no such snapshot.
+pub fn read_source(
+    parent: &FlexibleVolume,
+    access: &Access<'_>,
+    name: &str,
+    reader: &Reader<'_>,
+) -> Progress<Result<CloneSource, AggregateError>> {
+    let (volume, space) = (parent.front.id, &parent.vbn.read(access).space);
+    let snapshot = live(space, name).map(|at| &space.snapshots[at]);
+    // One that the consistency point under way makes is not whole yet.
+    let whole = snapshot.and_then(|one| Some((one, one.snapshot_table?)));
+    let Some((snapshot, (table, table_blocks))) = whole else {
+        return Ok(Err(AggregateError::Refused(format!("there is no snapshot '{name}'"))));
+    };
+    let root = snapshot.root();
+    let record = |inode| read_record(&root, volume, InodeNumber(inode), reader);
+    let active_map = record(metafile::ACTIVE_MAP)?.ok_or(Stop::Damaged(Pvbn(0)))?;
+    let mut discarded = [InodeRecord::zeroed(); DISCARDED_TREES.len()];
+    for (tree, inode) in discarded.iter_mut().zip(DISCARDED_TREES) {
+        *tree = match inode {
+            metafile::SNAPSHOT_TABLE => metafile_record(&table, table_blocks),
+            _ => record(inode)?.unwrap_or(*tree),
         };
-        let root = snapshot.root();
-        let record = |inode| read_record(&root, volume, InodeNumber(inode), reader);
-        let active_map = record(metafile::ACTIVE_MAP)?.ok_or(Stop::Damaged(Pvbn(0)))?;
-        let mut discarded = [InodeRecord::zeroed(); DISCARDED_TREES.len()];
-        for (tree, inode) in discarded.iter_mut().zip(DISCARDED_TREES) {
-            *tree = match inode {
-                metafile::SNAPSHOT_TABLE => metafile_record(&table, table_blocks),
-                _ => record(inode)?.unwrap_or(*tree),
-            };
-        }
-        let base = CloneBase {
-            parent: U32::new(volume.get()),
-            snapshot: U32::new(snapshot.id.get()),
-            identity: snapshot.identity,
-            reserved: U64::ZERO,
-            active_map,
-            discarded,
-        };
-        Ok(Ok(CloneSource {
-            snapshot: snapshot.name.clone(),
-            base,
-            inode_file: snapshot.inode_file,
-            orphans: read_orphans(volume, &root, reader)?,
-            used_blocks: snapshot.used_blocks,
-            used_inodes: snapshot.used_inodes,
-        }))
     }
+    let base = CloneBase {
+        parent: U32::new(volume.get()),
+        snapshot: U32::new(snapshot.id.get()),
+        identity: snapshot.identity,
+        reserved: U64::ZERO,
+        active_map,
+        discarded,
+    };
+    Ok(Ok(CloneSource {
+        snapshot: snapshot.name.clone(),
+        base,
+        inode_file: snapshot.inode_file,
+        orphans: read_orphans(volume, &root, reader)?,
+        used_blocks: snapshot.used_blocks,
+        used_inodes: snapshot.used_inodes,
+    }))
+}
 
-    /// The snapshots that a request takes away, in the order of the list.
-    #[must_use]
-    pub fn lost_snapshots(
-        &self,
-        access: &Access<'_>,
-        request: &SnapshotRequest,
-    ) -> Vec<units::SnapshotId> {
-        let space = &self.vbn.read(access).space;
-        let lost = match request {
-            SnapshotRequest::Create(_) => None,
-            SnapshotRequest::Delete(name) => live(space, name).map(|at| at..at + 1),
-            SnapshotRequest::Restore(name) => {
-                live(space, name).map(|at| at + 1..space.snapshots.len())
-            }
-        };
-        space.snapshots[lost.unwrap_or_default()].iter().map(|one| one.id).collect()
-    }
+/// The snapshots that a request takes away, in the order of the list.
+#[must_use]
+pub fn lost_snapshots(
+    parent: &FlexibleVolume,
+    access: &Access<'_>,
+    request: &SnapshotRequest,
+) -> Vec<units::SnapshotId> {
+    let space = &parent.vbn.read(access).space;
+    let lost = match request {
+        SnapshotRequest::Create(_) => None,
+        SnapshotRequest::Delete(name) => live(space, name).map(|at| at..at + 1),
+        SnapshotRequest::Restore(name) => live(space, name).map(|at| at + 1..space.snapshots.len()),
+    };
+    space.snapshots[lost.unwrap_or_default()].iter().map(|one| one.id).collect()
+}
 
-    /// Whether the snapshot is there that has this identity, and stays.
-    fn has_snapshot(&self, access: &Access<'_>, identity: SnapshotUuid) -> bool {
-        let side = self.vbn.read(access);
-        let mut snapshots = side.space.snapshots.iter();
-        let at = snapshots.position(|one| one.identity == identity && !one.deleting);
-        at.is_some_and(|at| !side.requests.will_lose(&side.space, at))
-    }
+/// Whether the snapshot is there that has this identity, and stays.
+fn has_snapshot(parent: &FlexibleVolume, access: &Access<'_>, identity: SnapshotUuid) -> bool {
+    let side = parent.vbn.read(access);
+    let mut snapshots = side.space.snapshots.iter();
+    let at = snapshots.position(|one| one.identity == identity && !one.deleting);
+    at.is_some_and(|at| !side.requests.will_lose(&side.space, at))
 }
 
 impl NewClones<'_> {
@@ -201,7 +197,7 @@ pub fn create(
     if let Some(damage) = parent.front.damage() {
         return Err(AggregateError::Refused(format!("the volume is read-only: {damage}")));
     }
-    if !parent.has_snapshot(scope.access, new.source.base.identity) {
+    if !has_snapshot(parent, scope.access, new.source.base.identity) {
         let name = &new.source.snapshot;
         return Err(AggregateError::Refused(format!("there is no snapshot '{name}'")));
     }

@@ -171,8 +171,8 @@ impl FlexibleVolume {
         Ok(())
     }
 
-    /// Whether it is a clone that has trees of its base to let go of, as of the last commit: it puts
-    /// off new snapshots.
+    /// Whether it is a clone that has trees of its base to let go of, as of the last commit: it
+    /// puts off new snapshots.
     #[must_use]
     pub fn is_discarding(&self) -> bool {
         self.is_discarding.load(Ordering::Relaxed)

@@ -28,6 +28,22 @@ pub(super) fn made(
     }
 }
 
+/// Clones of the snapshot at `place` of `parent` are there.
+pub(super) fn insert(
+    (volumes, all): (&mut Volumes, &mut Snapshots),
+    (parent, place): (&str, usize),
+    clones: &[VolumeInfo],
+) {
+    if let Some(snapshot) = all.get_mut(parent).and_then(|list| list.get_mut(place)) {
+        snapshot.clones.extend(clones.iter().map(|clone| clone.name.clone()));
+        snapshot.clones.sort();
+    }
+    for clone in clones {
+        volumes.insert(clone.name.clone(), clone.clone());
+        all.insert(clone.name.clone(), Vec::new());
+    }
+}
+
 /// # Errors
 /// The volume has clones.
 pub(super) fn check_none(volumes: &Volumes, name: &str) -> Result<(), AdminError> {

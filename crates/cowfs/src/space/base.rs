@@ -15,13 +15,12 @@
 //! from `next` on, and the nodes above them.
 //!
 //! Fails: where a block of a discarded tree cannot be read, the numbers of the rest of that tree
-//! stay in use; they are told as those of a snapshot's map ([`Space::take_kept`]). Where a block of
+//! stay in use; they are told as those of a snapshot's map (`Space::take_kept`). Where a block of
 //! the base's free map cannot be read, no free is delayed.
 
-use super::{Space, top_areas_key};
 use crate::buftree::{self, FileKey, Root};
+use crate::content::Content;
 use crate::free_map::{MapFile, is_set, map_block_of};
-use crate::image::snapshot_table_key;
 use crate::pointer::Pointer;
 use crate::reader::{Progress, Reader, Stop};
 use ondisk::pointer::BLOCK_NUMBER_MAX;
@@ -29,7 +28,7 @@ use ondisk::records::CloneBase;
 use ondisk::root::{DISCARDED_TREES, metafile};
 use platform::mutation::{self, Rule};
 use std::collections::{BTreeSet, VecDeque};
-use units::{Fbn, VolumeId};
+use units::{Fbn, InodeNumber, Pvbn, VolumeId};
 
 /// How far a clone has got with letting go of the trees of its base.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -58,10 +57,10 @@ impl<P: Pointer> Base<P> {
             return None;
         }
         let parent = VolumeId(record.parent.get());
-        let key = |inode| match inode {
-            metafile::TOP_AREAS => top_areas_key(parent),
-            metafile::SNAPSHOT_TABLE => snapshot_table_key(parent),
-            _ => MapFile::<P>::new(parent, inode).key,
+        let key = |inode| {
+            let is_table = inode == metafile::SNAPSHOT_TABLE;
+            let content = if is_table { Content::Snapshots } else { Content::Data };
+            FileKey { volume: parent, inode: InodeNumber(inode), content }
         };
         let discarded = std::array::from_fn(|at| {
             let record = &record.discarded[at];
@@ -104,70 +103,59 @@ impl<P: Pointer> Base<P> {
         numbers.retain(|number| !behind.contains(number));
         Ok(Some((numbers, following.unwrap_or(Fbn::END))))
     }
-}
 
-impl<P: Pointer> Space<P> {
-    /// Lets go of trees of the base: `done` counts blocks over calls of one consistency point, up
-    /// to `done_max`.
+    /// Lets go of blocks of its trees: their numbers go to `freed`. `done` counts blocks over calls
+    /// of one consistency point, up to `done_max`. Returns, of a tree that cannot be read, the
+    /// block and how many numbers of it stay in use at most.
     ///
     /// # Errors
     /// What to wait for; then call again.
-    pub fn discard_trees(
+    pub(super) fn discard(
         &mut self,
-        done: &mut u64,
-        done_max: u64,
-        reader: &Reader<'_>,
-    ) -> Progress<()> {
-        let Some(mut base) = self.base.take() else { return Ok(()) };
-        let outcome = self.discard_some(&mut base, (done, done_max), reader);
-        self.base = Some(base);
-        outcome
-    }
-
-    fn discard_some(
-        &mut self,
-        base: &mut Base<P>,
         (done, done_max): (&mut u64, u64),
+        mut freed: impl FnMut(P::Number),
         reader: &Reader<'_>,
-    ) -> Progress<()> {
-        while base.has_work() && *done < done_max {
-            match base.next_numbers(reader) {
+    ) -> Progress<Option<(Pvbn, u64)>> {
+        while self.has_work() && *done < done_max {
+            match self.next_numbers(reader) {
                 Ok(Some((numbers, next))) => {
                     *done += 1;
-                    base.place.next = next;
-                    numbers.into_iter().for_each(|number| self.free(number));
+                    self.place.next = next;
+                    numbers.into_iter().for_each(&mut freed);
                     if next == Fbn::END {
-                        base.next_tree();
+                        self.next_tree();
                     }
                 }
-                Ok(None) => base.next_tree(),
+                Ok(None) => self.next_tree(),
                 Err(Stop::Damaged(pvbn)) => {
-                    let (.., blocks) = base.discarded[base.place.tree];
-                    self.kept.push((pvbn, blocks.min(self.size_blocks)));
-                    base.next_tree();
+                    let (.., blocks) = self.discarded[self.place.tree];
+                    self.next_tree();
+                    return Ok(Some((pvbn, blocks)));
                 }
                 Err(stop) => return Err(stop),
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Takes those numbers out of `released`, which is in order, that the base has too: the space
     /// below is told of them at once.
+    ///
+    /// # Errors
+    /// What to wait for; then call again.
     pub(super) fn take_inherited(
         &self,
         released: &mut VecDeque<P::Number>,
         reader: &Reader<'_>,
     ) -> Progress<Vec<P::Number>> {
-        let Some(base) = &self.base else { return Ok(Vec::new()) };
         if mutation::broken(Rule::InheritedFreeDelayed) {
             return Ok(Vec::new());
         }
         let mut inherited = Vec::new();
         let numbers = released.make_contiguous();
         for run in numbers.chunk_by(|one, next| map_block_of(*one) == map_block_of(*next)) {
-            match base.map.read(map_block_of(run[0]), reader) {
-                Ok(block) => inherited.extend(run.iter().filter(|one| is_set(&*block, **one))),
+            match self.map.read(map_block_of(run[0]), reader) {
+                Ok(block) => inherited.extend(run.iter().filter(|one| is_set(&block, **one))),
                 // To free one of the clone's own at once is right, too.
                 Err(Stop::Damaged(_)) => inherited.extend(run),
                 Err(stop) => return Err(stop),

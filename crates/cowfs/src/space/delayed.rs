@@ -144,10 +144,10 @@ impl<P: Pointer> Space<P> {
     pub fn delay_frees(&mut self, limits: &mut DelayLimits, reader: &Reader<'_>) -> Progress<()> {
         self.delayed.undecided.extend(self.released.drain(..));
         self.delayed.undecided.make_contiguous().sort_unstable();
-        let mut undecided = std::mem::take(&mut self.delayed.undecided);
-        let inherited = self.take_inherited(&mut undecided, reader);
-        self.delayed.undecided = undecided;
-        self.delayed.decided.extend(inherited?);
+        if let Some(base) = &self.base {
+            let inherited = base.take_inherited(&mut self.delayed.undecided, reader)?;
+            self.delayed.decided.extend(inherited);
+        }
         let mut delayed = FxHashSet::default();
         let decided = self.decide(limits, &mut delayed, reader);
         if !delayed.is_empty() {

@@ -7,6 +7,7 @@ use crate::aggregates::check_takes_volumes;
 use crate::exports;
 use crate::refusals::taken;
 use crate::volumes::exported::check_rules_count;
+use crate::volumes::origins::clone_names;
 use crate::volumes::policies::{
     changed_tiering, shown_policy, stored_reallocation, stored_tiering,
 };
@@ -215,7 +216,7 @@ impl Volumes {
                 .because("it is a traditional volume, and goes with its aggregate")
                 .try_next(format!("stroop aggr delete {} --force", info.aggregate)));
         }
-        let clones = self.clone_names(&volume);
+        let clones = clone_names(self, &volume);
         if !clones.is_empty() {
             let of = ("its snapshots", &clones[..]);
             return Err(AdminError::held_by_clones(message, name, of));

@@ -1,4 +1,4 @@
-//! Clones as administrators make and see them.
+//! Clones as administrators make them.
 //!
 //! Invariants: what is answered is durable; whoever may mount a volume may not mount its clones
 //! unless the request says so.
@@ -10,69 +10,14 @@ use crate::volumes::room::Volumes;
 use admin_api::{
     AdminError, CloneCreate, CloneOf, Code, ExportRule, Time, VolumeInfo, VolumeState,
 };
-use dblade::{CloneOrigin, CloneRequest, ServedVolume, SnapshotSummary, VolumeKind};
-use std::collections::BTreeMap;
+use dblade::{CloneRequest, ServedVolume, SnapshotSummary, VolumeKind};
 use std::sync::Arc;
-use units::{AggregateUuid, BLOCK_SIZE_U64, SnapshotId, VolumeId};
+use units::BLOCK_SIZE_U64;
 
 const CLONE: &str = "cannot clone";
 const CREATE: &str = "cannot create clone";
 
-/// The names of those clones that began with one of these snapshots, in order.
-pub(super) fn names_of(clones: &[Arc<ServedVolume>], snapshots: &[SnapshotId]) -> Vec<String> {
-    let is_base = |clone: &&Arc<ServedVolume>| {
-        clone.origin.is_some_and(|origin| snapshots.contains(&origin.snapshot))
-    };
-    let mut names: Vec<String> = clones.iter().filter(is_base).map(|clone| clone.name()).collect();
-    names.sort();
-    names
-}
-
-/// What is known of parents while several volumes are shown.
-#[derive(Default)]
-pub(crate) struct Origins {
-    /// The name of each, and those of its snapshots.
-    parents: BTreeMap<(AggregateUuid, VolumeId), (Option<String>, BTreeMap<SnapshotId, String>)>,
-}
-
 impl Volumes {
-    /// The clones of a volume.
-    pub(super) fn clones_of(&self, volume: &ServedVolume) -> Vec<Arc<ServedVolume>> {
-        let mut served = self.node.engine.volumes();
-        served.retain(|other| {
-            let is_parent = |parent| parent == volume.environment.volume && other.is_beside(volume);
-            other.origin.is_some_and(|origin| is_parent(origin.parent))
-        });
-        served
-    }
-
-    /// Their names, in order.
-    pub(super) fn clone_names(&self, volume: &ServedVolume) -> Vec<String> {
-        let mut names: Vec<String> =
-            self.clones_of(volume).iter().map(|clone| clone.name()).collect();
-        names.sort();
-        names
-    }
-
-    /// What a clone began with.
-    pub(super) fn clone_of(&self, clone: &ServedVolume, known: &mut Origins) -> Option<CloneOf> {
-        let CloneOrigin { parent, snapshot } = clone.origin?;
-        let aggregate = clone.aggregate.parts.identity.aggregate;
-        let (volume, names) = known.parents.entry((aggregate, parent)).or_insert_with(|| {
-            let mut served = self.node.engine.volumes().into_iter();
-            let found =
-                served.find(|other| other.environment.volume == parent && other.is_beside(clone));
-            let Some(found) = found else { return Default::default() };
-            let snapshots = self.snapshots_of(&found).unwrap_or_default();
-            let names = snapshots.into_iter().map(|one| (one.id, one.name)).collect();
-            (Some(found.name()), names)
-        });
-        // Of a parent that cannot be read the number is all that is known.
-        let name = names.get(&snapshot).cloned();
-        let snapshot = name.unwrap_or_else(|| format!("snapshot {snapshot}"));
-        Some(CloneOf { volume: volume.clone()?, snapshot })
-    }
-
     pub(crate) fn create_clones(
         &self,
         wanted: &CloneCreate,

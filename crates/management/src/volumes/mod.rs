@@ -9,6 +9,7 @@ mod clones;
 mod exported;
 mod naming;
 mod offline;
+mod origins;
 mod policies;
 mod room;
 mod snapshots;

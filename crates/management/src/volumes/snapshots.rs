@@ -4,7 +4,7 @@
 //! unless the request says that they may go, and so is one below a mount that writes back.
 
 use crate::refusals::taken;
-use crate::volumes::clones::names_of;
+use crate::volumes::origins::{clones_of, names_of};
 use crate::volumes::room::Volumes;
 use admin_api::{
     AdminError, Code, MountInfo, Removal, SnapshotDelete, SnapshotInfo, SnapshotName,
@@ -37,7 +37,7 @@ impl Volumes {
         let mut list = Vec::new();
         for volume in self.filtered("cannot list snapshots of", filter)? {
             let found = self.snapshots_of(&volume)?;
-            let clones = self.clones_of(&volume);
+            let clones = clones_of(self, &volume);
             list.extend(found.iter().map(|snapshot| SnapshotInfo {
                 clones: names_of(&clones, &[snapshot.id]),
                 ..info(&volume.name(), snapshot)
@@ -84,7 +84,7 @@ impl Volumes {
         let volume = self.find("cannot delete snapshot of", &wanted.volume)?;
         let list = self.snapshots_of(&volume)?;
         let at = place(message, &object, &list, &wanted.name)?;
-        let clones = names_of(&self.clones_of(&volume), &[list[at].id]);
+        let clones = names_of(&clones_of(self, &volume), &[list[at].id]);
         if !clones.is_empty() {
             return Err(AdminError::held_by_clones(message, object, ("it", &clones)));
         }
@@ -121,7 +121,7 @@ impl Volumes {
         }
         self.check_no_write_back(&volume.name(), &object)?;
         let lost: Vec<SnapshotId> = list.iter().skip(at + 1).map(|later| later.id).collect();
-        let clones = names_of(&self.clones_of(&volume), &lost);
+        let clones = names_of(&clones_of(self, &volume), &lost);
         if !clones.is_empty() {
             let newer = ("the newer snapshots", &clones[..]);
             return Err(AdminError::held_by_clones(message, object, newer));

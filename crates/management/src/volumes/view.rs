@@ -1,7 +1,7 @@
 //! Volumes as administrators see them.
 
 use crate::exports;
-use crate::volumes::clones::Origins;
+use crate::volumes::origins::{Origins, clone_of};
 use crate::volumes::policies::{shown_policy, shown_reallocation, stored_tiering};
 use crate::volumes::room::Volumes;
 use admin_api::{AggregateInfo, DamagedFile, Owner, Time, VolumeCreate, VolumeInfo, VolumeState};
@@ -67,13 +67,13 @@ impl Volumes {
             owner: if failed { ROOT_OWNER } else { self.owner(&volume.name()) },
             exports: exports::from_records(&volume.name(), &volume.exports()),
             mountpoints: self.mountpoints(&volume.name()),
-            clone_of: self.clone_of(volume, origins),
+            clone_of: clone_of(self, volume, origins),
             ..Self::glimpse(volume)
         }
     }
 
-    /// What of a volume is known without asking the engine: nothing of its snapshots, its owner, who
-    /// may use it, and what it is a clone of.
+    /// What of a volume is known without asking the engine: nothing of its snapshots, its owner,
+    /// who may use it, and what it is a clone of.
     pub(crate) fn glimpse(volume: &Arc<ServedVolume>) -> VolumeInfo {
         let (files, traditional) = match &volume.kind {
             VolumeKind::Flexible(flexible) => (flexible.front.shared.used_inodes(), false),

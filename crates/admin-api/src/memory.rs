@@ -746,8 +746,7 @@ impl Administration for MemoryAdministration {
         if !request.dry_run {
             let State { volumes, snapshots, aggregates, .. } = &mut *state;
             clones::insert((volumes, snapshots), (&request.volume, place), &made);
-            let add = |aggregate: &mut AggregateInfo| aggregate.volumes += made.len() as u64;
-            aggregates.entry(parent.aggregate).and_modify(add);
+            aggregates.entry(parent.aggregate).and_modify(|one| one.volumes += made.len() as u64);
         }
         Ok(made)
     }

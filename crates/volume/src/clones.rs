@@ -2,11 +2,11 @@
 //! section 4.2, "Volume Clones").
 //!
 //! A clone is made in two steps. What it takes over is read first, by a message that may wait
-//! ([`read_source`]). A freeze's action then looks whether the snapshot is
-//! still there, and makes the clone of what was read ([`create`]). Its first consistency point
-//! writes the few blocks of an image that has changed little: neither step depends on how large the
-//! volume is, or how many snapshots it has. What of the snapshot a clone has no use for it lets go
-//! of later (`cowfs::space::Base`).
+//! ([`read_source`]). A freeze's action then looks whether the snapshot is still there, and makes
+//! the clone of what was read ([`create`]). Its first consistency point writes the few blocks of an
+//! image that has changed little. Neither step depends on how large the volume is, or how many
+//! snapshots it has. What of the snapshot a clone has no use for it lets go of later
+//! (`cowfs::space::Base`).
 //!
 //! Invariants: a clone and its parent lie in one aggregate. The snapshot stays while there is a
 //! clone of it ([`aggregate::BlockSide::check_no_base`]).

@@ -61,6 +61,8 @@ pub(crate) struct VbnSide {
     pub is_born: bool,
     /// Background work waits for the next consistency point.
     pub is_put_off: bool,
+    /// It is a clone whose trees to let go of found no room at the last freeze.
+    pub is_stuck: bool,
     /// It has the last of the aggregate's room.
     pub reclaim_turn: Option<ReclaimTurn>,
     /// A message counts free numbers of areas.
@@ -97,6 +99,7 @@ impl FlexibleVolume {
             is_larger: false,
             is_born: false,
             is_put_off: false,
+            is_stuck: false,
             reclaim_turn: None,
             is_counting: false,
             delayed_before: DelayedBefore::default(),
@@ -229,7 +232,7 @@ impl FlexibleVolume {
             // A snapshot would keep what the clone is letting go of. If that does not go on it is
             // for want of room, which others may have been given.
             let full = AggregateError::Full;
-            return if side.is_put_off { Err(full) } else { Ok(Acted::PutOff(full)) };
+            return if side.is_stuck { Err(full) } else { Ok(Acted::PutOff(full)) };
         }
         if let put_off @ Acted::PutOff(_) = self.promise(side, request)? {
             return Ok(put_off);

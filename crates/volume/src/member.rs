@@ -133,6 +133,7 @@ impl Member for FlexibleVolume {
         };
         let is_put_off = has_work && scan_blocks_max == 0;
         side.is_put_off = is_put_off;
+        side.is_stuck = is_put_off && side.space.has_trees_to_discard();
         let wanted = std::mem::take(&mut side.is_larger)
             || side.space.snapshots_changed
             || has_work && !is_put_off

@@ -193,12 +193,12 @@ impl Aggregate {
     #[must_use]
     pub fn has_moved(&self, volume: VolumeId) -> bool {
         let moved = self.moved_volumes.read();
-        if moved.is_empty() || moved.contains(&volume) {
-            return !moved.is_empty();
+        if moved.is_empty() {
+            return false;
         }
         let parents = self.parents.read();
-        let ancestors = std::iter::successors(parents.get(&volume), |one| parents.get(one));
-        ancestors.into_iter().any(|ancestor| moved.contains(ancestor))
+        let mut line = std::iter::successors(Some(&volume), |one| parents.get(one));
+        line.any(|one| moved.contains(one))
     }
 
     /// Whether an image is pinned, or is to be: places of its blocks are not free again before the

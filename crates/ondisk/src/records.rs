@@ -178,7 +178,7 @@ pub struct CloneBase {
     /// The inode of the base's free map.
     pub active_map: InodeRecord,
     /// The inodes of the base's trees that a clone lets go of, in the order of
-    /// [`DISCARDED_TREES`](crate::root::DISCARDED_TREES).
+    /// [`DISCARDED_TREES`].
     pub discarded: [InodeRecord; DISCARDED_TREES.len()],
 }
 

@@ -109,8 +109,8 @@ impl AdminError {
         Self::new(Code::Usage, message, object)
     }
 
-    /// Something cannot go, because these clones share its blocks; `what` names what they began
-    /// with, as seen from what cannot go: "it", "its snapshots".
+    /// A snapshot or volume cannot be deleted, because these clones share its blocks. `what` says
+    /// what the clones use: "it", "its snapshots".
     #[must_use]
     pub fn held_by_clones(
         message: impl Into<String>,

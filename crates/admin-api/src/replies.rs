@@ -311,7 +311,7 @@ pub struct VolumeInfo {
     pub owner: Owner,
     /// When it was made.
     pub created: Time,
-    /// What it began with, if it is a clone.
+    /// The snapshot that a clone began with; `None` if the volume is no clone.
     #[serde(default)]
     pub clone_of: Option<CloneOf>,
     /// Of the used: what a clone shares with its ancestors, which have it.

@@ -87,12 +87,8 @@ impl Engine {
 
     /// Makes flexible volumes, all or none.
     pub fn create_volumes(self: &Arc<Self>, request: VolumeRequest, done: Done<()>) {
-        // One that is away is to find its name when it is back.
-        let is_taken = |name: &&String| {
-            self.volume_named(name).is_some() || self.away_with_name(name).is_some()
-        };
-        if let Some(name) = request.names.iter().find(is_taken) {
-            return done(Err(EngineError::Exists { kind: "volume", name: name.clone() }));
+        if let Err(taken) = names::check_free(self, &request.names) {
+            return done(Err(taken));
         }
         let Some(aggregate) = self.aggregate_named(&request.aggregate) else {
             let name = request.aggregate;

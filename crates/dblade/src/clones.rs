@@ -8,6 +8,7 @@
 
 use crate::engine::{Done, Engine};
 use crate::error::EngineError;
+use crate::names;
 use crate::served::{ServedVolume, VolumeKind};
 use affinity::{Access, Outcome};
 use aggregate::{Acted, AggregateError, FreezeScope};
@@ -35,11 +36,8 @@ type Made = (VolumeRecord, Arc<FlexibleVolume>);
 
 /// See [`Engine::create_clones`].
 pub(crate) fn create(engine: &Arc<Engine>, request: CloneRequest, done: Done<()>) {
-    let is_taken = |name: &&String| {
-        engine.volume_named(name).is_some() || engine.away_with_name(name).is_some()
-    };
-    if let Some(name) = request.names.iter().find(is_taken) {
-        return done(Err(EngineError::Exists { kind: "volume", name: name.clone() }));
+    if let Err(taken) = names::check_free(engine, &request.names) {
+        return done(Err(taken));
     }
     let Some(parent) = engine.volume_named(&request.volume) else {
         return done(Err(EngineError::NotFound { kind: "volume", name: request.volume }));

@@ -39,6 +39,19 @@ pub(crate) fn served_name(
     name
 }
 
+/// # Errors
+/// A volume has one of these names, be it in service or away: it is to find its name when it is
+/// back.
+pub(crate) fn check_free(engine: &Engine, names: &[String]) -> Result<(), EngineError> {
+    let is_taken = |name: &&String| {
+        engine.volume_named(name).is_some() || engine.away_with_name(name).is_some()
+    };
+    match names.iter().find(is_taken) {
+        Some(name) => Err(EngineError::Exists { kind: "volume", name: name.clone() }),
+        None => Ok(()),
+    }
+}
+
 /// See [`Engine::rename_volume`].
 pub(crate) fn rename(engine: &Arc<Engine>, volume: &str, name: &str, done: Done<()>) {
     let Some(served) = engine.volume_named(volume) else {

@@ -72,7 +72,7 @@ pub struct ServedVolume {
     pub handle_key: HandleKey,
     /// When it was made.
     pub created: Timestamp,
-    /// What it began with, if it is a clone.
+    /// The snapshot that a clone began with; `None` if the volume is no clone.
     pub origin: Option<CloneOrigin>,
     names: RwLock<VolumeNames>,
     exports: RwLock<Arc<Vec<ExportRuleRecord>>>,

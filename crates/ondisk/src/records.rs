@@ -183,12 +183,6 @@ pub struct CloneBase {
 }
 
 impl CloneBase {
-    /// Of a volume that is no clone.
-    #[must_use]
-    pub fn none() -> Self {
-        <Self as zerocopy::FromZeros>::new_zeroed()
-    }
-
     /// Whether the volume is a clone.
     #[must_use]
     pub fn is_some(&self) -> bool {

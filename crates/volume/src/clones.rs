@@ -15,7 +15,7 @@
 
 use crate::flexible::FlexibleVolume;
 use crate::front::{Front, FrontAffinities};
-use crate::lifecycle::{check_rules, new_record, set_rules, shared_of};
+use crate::lifecycle::{check_new, new_record, set_rules, shared_of};
 use crate::load::read_orphans;
 use crate::snapshots::{SnapshotRequest, live};
 use affinity::Access;
@@ -32,7 +32,7 @@ use cowfs::space::{Base, DiscardPlace, Space};
 use ondisk::features::ACLS;
 use ondisk::inode::InodeRecord;
 use ondisk::pointer::DualPointer;
-use ondisk::records::{CloneBase, ExportRuleRecord, VOLUME_FLEXIBLE, VolumeRecord, name_field};
+use ondisk::records::{CloneBase, ExportRuleRecord, VOLUME_FLEXIBLE, VolumeRecord};
 use ondisk::root::{DISCARDED_TREES, metafile};
 use platform::Entropy;
 use platform::mutation::{self, Rule};
@@ -135,24 +135,13 @@ fn has_snapshot(parent: &FlexibleVolume, access: &Access<'_>, identity: Snapshot
 
 impl NewClones<'_> {
     fn check(&self, side: &BlockSide, parent: VolumeId) -> Result<(), AggregateError> {
-        let refused = |text: String| Err(AggregateError::Refused(text));
         side.changeable_slot_of(parent)?;
         if side.ancestors_of(parent).count() >= ANCESTORS_MAX {
-            return refused(format!(
+            return Err(AggregateError::Refused(format!(
                 "the volume is a clone of a clone, {ANCESTORS_MAX} times: no more are made of it"
-            ));
+            )));
         }
-        if let Some(name) = side.name_in_use(self.names.iter().map(String::as_str)) {
-            return refused(format!("volume '{name}' exists or is being deleted"));
-        }
-        let free = side.free_slots();
-        if free < self.names.len() {
-            return refused(format!("the aggregate can have {free} volumes more"));
-        }
-        if self.names.iter().any(|name| name_field(name).is_err()) {
-            return refused("the name is too long".to_owned());
-        }
-        check_rules(self.exports)
+        check_new(side, self.names, self.exports)
     }
 
     /// The record of a clone: a volume like its parent.

@@ -66,20 +66,7 @@ impl NewVolumes<'_> {
             return refused("the aggregate is a traditional volume and takes no other".to_owned());
         }
         check_size(self.size_blocks)?;
-        if let Some(name) = side.name_in_use(self.names.iter().map(String::as_str)) {
-            return refused(format!("volume '{name}' exists or is being deleted"));
-        }
-        let free = side.free_slots();
-        if free == 0 {
-            return refused("the aggregate has as many volumes as it can have".to_owned());
-        }
-        if free < self.names.len() {
-            return refused(format!("the aggregate can have {free} volumes more"));
-        }
-        if self.names.iter().any(|name| name_field(name).is_err()) {
-            return refused("the name is too long".to_owned());
-        }
-        check_rules(self.exports)?;
+        check_new(side, self.names, self.exports)?;
         self.tiering.check().map_err(AggregateError::Refused)
     }
 
@@ -450,7 +437,30 @@ fn check_size(size_blocks: u64) -> Result<(), AggregateError> {
     )))
 }
 
-pub(crate) fn check_rules(rules: &[ExportRuleRecord]) -> Result<(), AggregateError> {
+/// Whether volumes of these names and export rules may be added.
+pub(crate) fn check_new(
+    side: &BlockSide,
+    names: &[String],
+    exports: &[ExportRuleRecord],
+) -> Result<(), AggregateError> {
+    let refused = |text: String| Err(AggregateError::Refused(text));
+    if let Some(name) = side.name_in_use(names.iter().map(String::as_str)) {
+        return refused(format!("volume '{name}' exists or is being deleted"));
+    }
+    let free = side.free_slots();
+    if free == 0 {
+        return refused("the aggregate has as many volumes as it can have".to_owned());
+    }
+    if free < names.len() {
+        return refused(format!("the aggregate can have {free} volumes more"));
+    }
+    if names.iter().any(|name| name_field(name).is_err()) {
+        return refused("the name is too long".to_owned());
+    }
+    check_rules(exports)
+}
+
+fn check_rules(rules: &[ExportRuleRecord]) -> Result<(), AggregateError> {
     if rules.len() > EXPORT_RULES_MAX {
         return Err(AggregateError::Refused(format!(
             "a volume has {EXPORT_RULES_MAX} export rules at most"

@@ -201,8 +201,10 @@ impl Member for FlexibleVolume {
     fn publish(&self, access: &mut Access<'_>, published: &Published<'_>) -> bool {
         let container = container_inode(self.front.id);
         let given_up = published.given_up.iter().find(|file| file.inode == container);
-        if let Some(file) = published.cleaned.iter().find(|file| file.number == container) {
-            self.owned_blocks.store(file.blocks, Ordering::Relaxed);
+        if let Some(aggregate) = self.aggregate.upgrade()
+            && let Some(own) = aggregate.block_side.read(access).containers.get(&self.front.id)
+        {
+            self.owned_blocks.store(own.blocks, Ordering::Relaxed);
         }
         if let Some(file) = given_up {
             self.front.set_damage(VolumeDamage::Unreadable(file.pvbn));

@@ -1,4 +1,4 @@
-//! Clones, and what they keep from going.
+//! Clones, and the refusals to delete snapshots and volumes that clones use.
 
 use super::volumes::{Snapshots, Volumes};
 use crate::creation::CloneCreate;

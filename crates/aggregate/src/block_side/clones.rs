@@ -1,8 +1,9 @@
-//! Clones in the volume table: what they hold of other volumes, and where their blocks lie (FlexVol
-//! section 4.2, "Volume Clones").
+//! Clones in the volume table: which volumes and snapshots clones keep from being deleted, and
+//! where the blocks of clones lie (FlexVol section 4.2, "Volume Clones").
 //!
-//! A clone's container map has what the clone wrote. For what it inherited there is a hole, and the
-//! block is in the container map of its parent, or of the parent's parent, and so on.
+//! A clone's container map has the blocks that the clone wrote. For a block that the clone
+//! inherited the map has a hole, and the container map of the parent has the block, or that of the
+//! parent's parent, and so on.
 //!
 //! Invariants: a volume that has a clone is not deleted, and a snapshot that a clone began with
 //! stays. So the entry of an inherited block stays too. A parent's number is less than its clone's:
@@ -59,7 +60,7 @@ impl BlockSide {
         std::iter::successors(parent(&volume), parent)
     }
 
-    /// The clones of a volume that need it. One that is being deleted reads nothing more.
+    /// The clones that need a volume. A clone that is being deleted reads nothing of it any more.
     pub fn clones_of(&self, volume: VolumeId) -> impl Iterator<Item = &VolumeRecord> {
         let records = self.table.iter().map(|slot| &slot.record);
         records.filter(move |one| one.state == STATE_ONLINE && one.parent() == Some(volume))

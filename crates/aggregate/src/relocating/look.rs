@@ -43,8 +43,7 @@ pub(crate) struct QueueChange {
     /// Where looking at all of the map goes on, if it was looked at.
     sweep: Option<Option<Vvbn>>,
     reads: Vec<Vvbn>,
-    /// Of those, the ones that the volume's own map does not have: a clone's, perhaps, which its
-    /// parent has.
+    /// Those of `reads` that the volume's own map does not have. A clone's parent may have them.
     pub(crate) inherited: Vec<Vvbn>,
 }
 

@@ -22,7 +22,7 @@ pub enum CloneCommand {
         #[arg(long)]
         dry_run: bool,
     },
-    /// The clones of all volumes or one, and what they share
+    /// The clones of all volumes or one, and how much space they share
     List {
         /// The volume that they are clones of
         volume: Option<String>,

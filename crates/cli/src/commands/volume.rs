@@ -413,7 +413,7 @@ fn damaged(file: &DamagedFile) -> String {
     }
 }
 
-/// What is shared would be shared no more.
+/// Blocks that a clone shares would be shared no more if they were written anew.
 fn reallocates_when(volume: &VolumeInfo) -> &'static str {
     let is_on = volume.reallocate == Reallocation::Auto;
     if is_on && volume.clone_of.is_some() { ", but not while it is a clone" } else { "" }

@@ -95,7 +95,7 @@ impl<P: Pointer> Base<P> {
         let Some(index) = present(next)? else { return Ok(None) };
         let (mut numbers, mut behind) = (BTreeSet::new(), BTreeSet::new());
         buftree::numbers(root, key, index, reader, &mut numbers)?;
-        // Trees of volumes have no blocks beyond; one that is wrong may.
+        // No tree of a volume has a block beyond this number, unless its record is wrong.
         let following = present(index.offset(1))?.filter(|fbn| fbn.get() <= BLOCK_NUMBER_MAX);
         if let Some(following) = following {
             buftree::numbers(root, key, following, reader, &mut behind)?;

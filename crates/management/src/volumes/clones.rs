@@ -1,7 +1,7 @@
 //! Clones as administrators make them.
 //!
-//! Invariants: what is answered is durable; whoever may mount a volume may not mount its clones
-//! unless the request says so.
+//! Invariants: what is answered is durable; a clone has the export rules of the request, and none
+//! of its parent's.
 
 use crate::exports;
 use crate::refusals::taken;

@@ -17,6 +17,7 @@ use crate::error::{AdminError, Code};
 use crate::events::{Event, EventList};
 use crate::features::{AggregateFeatures, UpgradeReport};
 use crate::jobs::{JobChange, JobInfo, JobName};
+use crate::recovery_queue::{DeletedVolume, VolumeDelete, VolumePurge, VolumeUndelete};
 use crate::replies::{
     AggregateInfo, DiskInfo, DiskLocated, MountInfo, Removal, SnapshotInfo, StatusReply, Synced,
     VolumeExports, VolumeInfo,
@@ -24,7 +25,7 @@ use crate::replies::{
 use crate::requests::{
     AggregateAdd, AggregateCreate, DiskClear, DiskFail, DiskLocate, DiskReplace, DiskZero,
     ExportAdd, ExportRemove, MountCreate, MountRemove, Named, SnapshotDelete, SnapshotName,
-    SnapshotRestore, SpareAdd, SpareRemove, Validate, VolumeDelete, VolumeFilter,
+    SnapshotRestore, SpareAdd, SpareRemove, Validate, VolumeFilter,
 };
 use crate::scrub::{ScrubChange, ScrubInfo};
 use serde::{Deserialize, Serialize};
@@ -193,8 +194,17 @@ administration! {
     VolumeOffline volume_offline(request: VolumeOffline) -> VolumeInfo;
     /// Brings a volume back that was taken offline; says how it is then. `Conflict` if it was not.
     VolumeOnline volume_online(request: Named) -> VolumeInfo;
-    /// Deletes a volume and its snapshots; `Conflict` while it is mounted on this machine.
+    /// Deletes a volume and its snapshots, and keeps it in the recovery queue for a while;
+    /// `Conflict` while it is mounted on this machine, or has clones.
     VolumeDelete volume_delete(request: VolumeDelete) -> Removal;
+    /// Volumes in the recovery queue, in the order of their deletion.
+    VolumeListDeleted volume_list_deleted() -> Vec<DeletedVolume>;
+    /// Brings a volume back from the recovery queue; says how it is then, or would be. `Conflict`
+    /// if another has its name.
+    VolumeUndelete volume_undelete(request: VolumeUndelete) -> VolumeInfo;
+    /// Has a volume of the recovery queue be gone for good; its space comes back in the
+    /// background.
+    VolumePurge volume_purge(request: VolumePurge) -> Removal;
     /// Makes all that was answered before durable, of all volumes or one. `Failed` if an aggregate
     /// is out of service; the others are done then.
     VolumeSync volume_sync(request: VolumeFilter) -> Synced;

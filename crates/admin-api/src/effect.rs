@@ -8,9 +8,10 @@ use crate::changes::{
     AggregateDelete, AggregateOnline, GroupRemove, VolumeOffline, VolumeRename, VolumeResize,
 };
 use crate::creation::{CloneCreate, VolumeCreate};
+use crate::recovery_queue::{VolumeDelete, VolumePurge, VolumeUndelete};
 use crate::requests::{
     AggregateAdd, AggregateCreate, DiskClear, DiskFail, DiskReplace, DiskZero, SnapshotDelete,
-    SnapshotRestore, SpareAdd, SpareRemove, VolumeDelete,
+    SnapshotRestore, SpareAdd, SpareRemove,
 };
 
 impl Request {
@@ -35,6 +36,7 @@ impl Request {
             | Self::JobList
             | Self::JobShow(_)
             | Self::VolumeList
+            | Self::VolumeListDeleted
             | Self::VolumeShow(_)
             | Self::VolumeSync(_)
             | Self::SnapshotList(_)
@@ -54,6 +56,8 @@ impl Request {
             | Self::VolumeCreate(VolumeCreate { dry_run, .. })
             | Self::CloneCreate(CloneCreate { dry_run, .. })
             | Self::VolumeDelete(VolumeDelete { dry_run, .. })
+            | Self::VolumeUndelete(VolumeUndelete { dry_run, .. })
+            | Self::VolumePurge(VolumePurge { dry_run, .. })
             | Self::VolumeResize(VolumeResize { dry_run, .. })
             | Self::VolumeRename(VolumeRename { dry_run, .. })
             | Self::VolumeOffline(VolumeOffline { dry_run, .. })

@@ -4,6 +4,7 @@
 //! [`Code::exit_status`] is the only place where exit statuses are decided; `stroop --help`
 //! lists them.
 
+use crate::recovery_queue::is_queue_name;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -126,9 +127,14 @@ impl AdminError {
         let others = clones.len().saturating_sub(CLONES_NAMED_MAX);
         let named = clones[..clones.len() - others].join(", ");
         let more = if others > 0 { format!(" and {others} more") } else { String::new() };
-        error
-            .because(format!("{count} {what}: {named}{more}"))
-            .try_next(format!("stroop volume delete {first}, once nobody needs it"))
+        error.because(format!("{count} {what}: {named}{more}")).try_next(
+            match is_queue_name(first) {
+                true => format!("stroop volume purge {first}, which is deleted and kept"),
+                false => {
+                    format!("stroop volume delete {first} --queue-for 0s, once nobody needs it")
+                }
+            },
+        )
     }
 
     /// A request about a thing that is not there; `noun` says what kind of thing.

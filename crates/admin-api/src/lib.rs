@@ -38,6 +38,7 @@ pub mod names;
 pub mod policies;
 pub mod protection;
 pub mod rate;
+pub mod recovery_queue;
 pub mod replies;
 pub mod requests;
 pub mod scrub;
@@ -61,6 +62,7 @@ pub use jobs::{JobAction, JobChange, JobInfo, JobKind, JobName, JobState};
 pub use policies::{Reallocation, TieringPolicy};
 pub use protection::Protection;
 pub use rate::{RATE_BYTES_MIN, RateLimit};
+pub use recovery_queue::{DeletedVolume, VolumeDelete, VolumePurge, VolumeUndelete};
 pub use replies::{
     Activity, AggregateInfo, AggregateState, CloneOf, DamagedFile, DiskInfo, DiskLocated, DiskRole,
     DiskState, Health, HealthCheck, JournalCopy, JournalCopyState, Listener, MemoryConsumer,
@@ -71,7 +73,7 @@ pub use requests::{
     AggregateAdd, AggregateCreate, DiskClear, DiskFail, DiskLocate, DiskReplace, DiskZero,
     ExportAdd, ExportRemove, GROUP_DISKS_MAX, LOCATE_SECONDS_MAX, MountCreate, MountRemove, Named,
     Owner, RaidKind, SnapshotDelete, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove,
-    Validate, VolumeDelete, VolumeFilter,
+    Validate, VolumeFilter,
 };
 pub use scrub::{ScrubAction, ScrubChange, ScrubInfo, ScrubState};
 pub use time::Time;

@@ -15,6 +15,7 @@ mod features;
 mod jobs;
 mod mounts;
 mod online;
+mod recovery_queue;
 mod volumes;
 
 use crate::area_map::{AggregateMap, MapShow};
@@ -30,6 +31,7 @@ use crate::exports::{add_rule, remove_rule};
 use crate::features::{AggregateFeatures, UpgradeReport};
 use crate::jobs::{JobChange, JobInfo, JobName};
 use crate::protection::Protection;
+use crate::recovery_queue::{DeletedVolume, VolumeDelete, VolumePurge, VolumeUndelete};
 use crate::replies::{
     AggregateInfo, AggregateState, DiskInfo, DiskLocated, DiskRole, DiskState, Health, Listener,
     MemoryUse, MountInfo, Removal, SnapshotInfo, StatusReply, Synced, VolumeExports, VolumeInfo,
@@ -37,7 +39,7 @@ use crate::replies::{
 use crate::requests::{
     AggregateAdd, AggregateCreate, DiskClear, DiskFail, DiskLocate, DiskReplace, DiskZero,
     ExportAdd, ExportRemove, MountCreate, MountRemove, Named, SnapshotDelete, SnapshotName,
-    SnapshotRestore, SpareAdd, SpareRemove, VolumeDelete, VolumeFilter,
+    SnapshotRestore, SpareAdd, SpareRemove, VolumeFilter,
 };
 use crate::scrub::{ScrubAction, ScrubChange, ScrubInfo, ScrubState};
 use crate::{Administration, Time};
@@ -57,6 +59,7 @@ struct State {
     volumes: BTreeMap<String, VolumeInfo>,
     /// By volume, oldest first.
     snapshots: BTreeMap<String, Vec<SnapshotInfo>>,
+    queue: recovery_queue::Queue,
     mounts: mounts::Mounts,
     checks: check::Checks,
     jobs: jobs::Jobs,
@@ -366,6 +369,8 @@ impl Administration for MemoryAdministration {
             parity_disks,
             groups: 1,
             volumes: 0,
+            deleted_volumes: 0,
+            deleted_bytes: 0,
             consistency_point: 1,
             consistency_point_duration_ns: 0,
             log_size_bytes: 1 << 20,
@@ -624,35 +629,19 @@ impl Administration for MemoryAdministration {
     }
 
     fn volume_delete(&self, request: &VolumeDelete) -> Result<Removal, AdminError> {
-        let mut state = self.state.lock();
-        let volume = state.volume("delete", &request.name)?.clone();
-        if let Some(mountpoint) = volume.mountpoints.first() {
-            return Err(AdminError::new(Code::Conflict, "cannot delete", &request.name)
-                .because(format!("it is mounted at {mountpoint}"))
-                .try_next(format!("stroop unmount {}", units::shell_word(mountpoint))));
-        }
-        clones::check_none(&state.volumes, &request.name)?;
-        let mut consequences = vec![format!("{} files", volume.files)];
-        if volume.snapshots > 0 {
-            consequences.push(format!("{} snapshots", volume.snapshots));
-        }
-        consequences.extend(volume.exports.iter().map(|rule| format!("exported to {rule}")));
-        if !request.dry_run {
-            state.volumes.remove(&request.name);
-            clones::forget(&mut state.snapshots, &request.name);
-            state.snapshots.remove(&request.name);
-            if let Some(aggregate) = state.aggregates.get_mut(&volume.aggregate) {
-                aggregate.volumes -= 1;
-            }
-        }
-        let freed_bytes = volume.used_bytes();
-        Ok(Removal {
-            plan: String::new(),
-            object: volume.name,
-            consequences,
-            freed_bytes,
-            dry_run: request.dry_run,
-        })
+        recovery_queue::delete(&mut self.state.lock(), request)
+    }
+
+    fn volume_list_deleted(&self) -> Result<Vec<DeletedVolume>, AdminError> {
+        Ok(recovery_queue::list(&self.state.lock()))
+    }
+
+    fn volume_undelete(&self, request: &VolumeUndelete) -> Result<VolumeInfo, AdminError> {
+        recovery_queue::undelete(&mut self.state.lock(), request)
+    }
+
+    fn volume_purge(&self, request: &VolumePurge) -> Result<Removal, AdminError> {
+        recovery_queue::purge(&mut self.state.lock(), request)
     }
 
     fn volume_sync(&self, request: &VolumeFilter) -> Result<Synced, AdminError> {
@@ -731,7 +720,7 @@ impl Administration for MemoryAdministration {
         }
         let mut consequences = vec![format!("all changes to {} since", request.volume)];
         consequences.extend(newer.iter().map(|name| format!("snapshot {}@{name}", request.volume)));
-        Ok(Removal { plan, object, consequences, freed_bytes: 0, dry_run: request.dry_run })
+        Ok(Removal { plan, ..Removal::new(object, consequences, request.dry_run) })
     }
 
     fn clone_create(&self, request: &CloneCreate) -> Result<Vec<VolumeInfo>, AdminError> {

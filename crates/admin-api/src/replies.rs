@@ -213,8 +213,14 @@ pub struct AggregateInfo {
     pub parity_disks: u64,
     /// RAID groups.
     pub groups: u64,
-    /// Volumes.
+    /// Volumes, without those in the recovery queue.
     pub volumes: u64,
+    /// Volumes in the recovery queue.
+    #[serde(default)]
+    pub deleted_volumes: u64,
+    /// Of the used: what comes back when they are purged.
+    #[serde(default)]
+    pub deleted_bytes: u64,
     /// The number of the last consistency point.
     pub consistency_point: u64,
     /// How long it took.
@@ -389,6 +395,9 @@ pub struct Removal {
     pub consequences: Vec<String>,
     /// Space that comes back, in the background.
     pub freed_bytes: u64,
+    /// Until when it is kept in the recovery queue, if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_until: Option<Time>,
     /// Whether nothing was done.
     pub dry_run: bool,
     /// Names the plan: the deed may carry it, and is refused if another one would be carried out.
@@ -401,7 +410,14 @@ impl Removal {
     /// An act that frees no space, and has no plan that the deed could carry.
     #[must_use]
     pub const fn new(object: String, consequences: Vec<String>, dry_run: bool) -> Self {
-        Self { object, consequences, freed_bytes: 0, dry_run, plan: String::new() }
+        Self {
+            object,
+            consequences,
+            freed_bytes: 0,
+            kept_until: None,
+            dry_run,
+            plan: String::new(),
+        }
     }
 
     /// Checks that `plan` is the plan that the administrator was shown, if a plan was.

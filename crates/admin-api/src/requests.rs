@@ -287,20 +287,6 @@ pub struct Owner {
     pub gid: u32,
 }
 
-/// Deletes a volume with its snapshots.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct VolumeDelete {
-    /// Its name.
-    pub name: String,
-    /// Only say what would go.
-    #[serde(default)]
-    pub dry_run: bool,
-    /// The plan that was shown: nothing is done if it is another one by now.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub plan: Option<String>,
-}
-
 /// Takes a snapshot.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -414,7 +400,6 @@ validate! {
     DiskZero: |it| validate_disk("cannot zero disk", &it.disk);
     DiskClear: |it| validate_disk("cannot clear disk", &it.disk);
     SpareRemove: |it| validate_disk("cannot remove spare", &it.disk);
-    VolumeDelete: |it| validate_name("volume", &it.name);
     ExportAdd: |it| validate_name("volume", &it.volume);
     ExportRemove: |it| validate_name("volume", &it.volume);
     MountRemove: |it| validate_path(&it.mountpoint);
@@ -679,7 +664,7 @@ mod tests {
     #[test]
     fn unknown_fields_are_refused() {
         let text = r#"{"name":"home","dry_run":true,"purge":true}"#;
-        let error = serde_json::from_str::<VolumeDelete>(text).unwrap_err();
+        let error = serde_json::from_str::<crate::VolumeDelete>(text).unwrap_err();
         assert!(error.to_string().contains("purge"));
     }
 }

@@ -78,7 +78,8 @@ fn each_change_is_told_with_its_peer_and_nothing_else_is() {
     let socket = directory.path().join("admin.sock");
     let server = AdminServer::start(&socket, served(&node, Arc::clone(&told))).unwrap();
     let delete = |name: &str, dry_run| {
-        Request::VolumeDelete(VolumeDelete { name: name.to_owned(), dry_run, plan: None })
+        let (name, queue_for_seconds) = (name.to_owned(), None);
+        Request::VolumeDelete(VolumeDelete { name, queue_for_seconds, dry_run, plan: None })
     };
     let requests =
         [Request::Status, delete("home", true), delete("home", false), delete("../etc", false)];

@@ -90,7 +90,7 @@ pub enum AggregateError {
     #[error("aggregate is stopping")]
     Stopping,
     /// There is no room for what was asked for.
-    #[error("the aggregate is full; remove files, snapshots or volumes")]
+    #[error("the aggregate is full; remove files, snapshots or volumes, and purge deleted volumes")]
     Full,
     /// A volume has no room for what was asked for.
     #[error("the volume is full; remove files or snapshots")]

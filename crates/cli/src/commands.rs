@@ -6,6 +6,7 @@ mod aggregate;
 mod area_map;
 mod begun;
 mod clone;
+mod deletion;
 mod disk;
 mod event;
 mod export;

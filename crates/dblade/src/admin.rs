@@ -13,7 +13,7 @@ use crate::features::{self, FeatureInUse};
 use crate::retiring::LogCopy;
 use crate::served::{ServedVolume, VolumeKind};
 use crate::summary::{AggregateSummary, SnapshotSummary, VolumeSummary};
-use crate::{log_copies, log_places, names, offline, retiring, service};
+use crate::{log_copies, log_places, names, offline, recovery_queue, retiring, service};
 use affinity::{Access, Outcome};
 use aggregate::{
     Acted, Aggregate, AggregateError, FreezeScope, Reallocation, Tiering, VolumeChange,
@@ -34,6 +34,7 @@ use platform::sync::Mutex;
 use std::sync::Arc;
 use units::{AggregateUuid, InodeNumber, SnapshotUuid, Timestamp, VolumeId};
 use volume::lifecycle::{self, NewVolumes};
+use volume::recovery_queue::Keeping;
 use volume::{Birth, FlexibleVolume, SnapshotRequest};
 
 /// Volumes to be made, alike but for their names.
@@ -176,6 +177,18 @@ impl Engine {
             done(outcome.map_err(EngineError::from));
         };
         aggregate.request_action(Box::new(action), Box::new(committed));
+    }
+
+    /// Deletes a volume, and keeps it in the recovery queue, with its snapshots, until somebody
+    /// deletes it there. It is found as `NAME~NUMBER` then, and its name is free.
+    pub fn queue_deletion(self: &Arc<Self>, name: &str, keeping: Keeping, done: Done<()>) {
+        recovery_queue::enter(self, name, keeping, done);
+    }
+
+    /// Brings a volume back out of the recovery queue, where it is called `title`, under this name:
+    /// as it was, but for its name.
+    pub fn undelete_volume(self: &Arc<Self>, title: &str, name: &str, done: Done<()>) {
+        recovery_queue::leave(self, title, name, done);
     }
 
     /// Carries out a request for a volume's snapshots.

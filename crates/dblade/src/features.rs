@@ -62,7 +62,7 @@ pub(crate) fn tell(aggregate: &Arc<Aggregate>, done: Done<Vec<FeatureInUse>>) {
         collected.add(FeatureScope::Aggregate, &side.settings.features, None);
         for record in side.table.iter().map(|slot| &slot.record) {
             if record.state == STATE_ONLINE {
-                collected.add(FeatureScope::Volume, &record.features, Some(record.name()));
+                collected.add(FeatureScope::Volume, &record.features, Some(&record.title()));
             }
         }
         done(Ok(collected.0.into_values().collect()));

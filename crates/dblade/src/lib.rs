@@ -41,6 +41,7 @@ mod outage;
 mod outages;
 mod probe;
 mod reallocating;
+mod recovery_queue;
 mod replay;
 mod retiring;
 mod scattered;
@@ -69,10 +70,11 @@ pub use open::Recovery;
 pub use outages::Outage;
 pub use probe::Probe;
 pub use retiring::{LogCopy, LogRemoval};
-pub use served::{CloneOrigin, ServedVolume, VolumeKind, VolumeNames};
+pub use served::{CloneOrigin, Queued, ServedVolume, VolumeKind, VolumeNames};
 pub use service::Service;
 pub use summary::{AggregateSummary, SnapshotSummary, VolumeSummary};
 pub use volume::VolumeDamage;
+pub use volume::recovery_queue::Keeping;
 
 #[cfg(test)]
 mod tests;

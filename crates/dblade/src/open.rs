@@ -444,11 +444,12 @@ impl Engine {
             volume.front.on_damage(Box::new(renew));
         }
         let of = &aggregate.parts.identity;
-        let name = served_name(self, (record.name(), record.identity), (of.aggregate, &of.name));
-        if name != record.name() {
+        let title = record.title();
+        let name = served_name(self, (&title, record.identity), (of.aggregate, &of.name));
+        if name != title {
             tracing::warn!(
                 aggregate = of.name,
-                volume = record.name(),
+                volume = %title,
                 served_as = name,
                 "another volume has this name"
             );

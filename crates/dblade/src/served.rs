@@ -12,6 +12,7 @@ use platform::sync::RwLock;
 use platform::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use units::{SnapshotId, Timestamp, VolumeId};
+use volume::recovery_queue::{self, Keeping};
 use volume::{FlexibleVolume, Front, TraditionalVolume, VolumeDamage};
 
 /// The two kinds.
@@ -41,6 +42,23 @@ pub struct VolumeNames {
     pub served: String,
     /// The name that it was given: another volume may have it.
     pub given: String,
+}
+
+/// A volume's stay in the recovery queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Queued {
+    /// How long it is kept.
+    pub keeping: Keeping,
+    /// Whether it was offline when it was deleted: so it is again when it is back.
+    pub is_offline: bool,
+}
+
+impl Queued {
+    /// As a volume's record has it; `None` if the volume is not in the queue.
+    pub(crate) fn of(record: &VolumeRecord) -> Option<Self> {
+        let is_offline = record.is_offline();
+        recovery_queue::keeping_of(record).map(|keeping| Self { keeping, is_offline })
+    }
 }
 
 /// What a clone began with.
@@ -80,6 +98,7 @@ pub struct ServedVolume {
     /// See [`ServedVolume::may_reallocate`]; without a lock, because every read asks.
     may_reallocate: AtomicBool,
     standing: RwLock<Standing>,
+    queued: RwLock<Option<Queued>>,
     gone: AtomicBool,
     pub(crate) scattered: ScatteredBlocks,
 }
@@ -108,10 +127,11 @@ impl ServedVolume {
             exports: RwLock::new(Arc::new(exports)),
             tiering: RwLock::new(Tiering::of(record)),
             may_reallocate: AtomicBool::new(may_reallocate),
-            standing: RwLock::new(match record.is_offline() {
+            standing: RwLock::new(match record.is_offline() || record.is_queued() {
                 true => Standing::Offline,
                 false => Standing::Online,
             }),
+            queued: RwLock::new(Queued::of(record)),
             gone: AtomicBool::new(false),
             scattered: ScatteredBlocks::default(),
         })
@@ -196,7 +216,17 @@ impl ServedVolume {
         self.aggregate.object_blocks_of(self.environment.volume)
     }
 
-    /// Whether an administrator has taken it offline.
+    /// What there is to say of it if it is in the recovery queue.
+    #[must_use]
+    pub fn queued(&self) -> Option<Queued> {
+        *self.queued.read()
+    }
+
+    pub(crate) fn set_queued(&self, queued: Option<Queued>) {
+        *self.queued.write() = queued;
+    }
+
+    /// Whether an administrator has taken it offline, or deleted it.
     #[must_use]
     pub fn is_offline(&self) -> bool {
         self.standing() != Standing::Online

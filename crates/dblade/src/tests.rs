@@ -38,6 +38,7 @@ mod policies;
 mod probe;
 mod quarantine;
 mod reallocating;
+mod recovery_queue;
 mod restores;
 mod retiring;
 mod sizes;

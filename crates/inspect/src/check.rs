@@ -42,7 +42,7 @@ pub(crate) fn check(medium: &mut Medium<'_>, superblock: &Superblock) -> Result<
     findings.into_iter().for_each(|finding| walker.tell(finding));
     for record in &records {
         let volume = if open::is_flexible(record) { record.volume.get() } else { 0 };
-        let name = record.name().to_owned();
+        let name = record.title().into_owned();
         walker.medium.report.names.volumes.insert(VolumeId(volume), name);
     }
     let used = std::mem::take(&mut walked.used);

@@ -66,7 +66,7 @@ pub(crate) fn volume_table(
             Ok(record) if record.state == STATE_EMPTY => {}
             Ok(record) => {
                 let volume = record.volume.get();
-                let is_new = numbers.insert(volume) && names.insert(record.name().to_owned());
+                let is_new = numbers.insert(volume) && names.insert(record.title().into_owned());
                 if !is_new || volume >= next_volume {
                     findings.push(Finding::VolumeDuplicate { volume: VolumeId(volume) });
                 }

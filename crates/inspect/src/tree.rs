@@ -57,7 +57,7 @@ pub(crate) fn find_volume(
         }
     };
     let online = |record: &&ondisk::records::VolumeRecord| record.state == STATE_ONLINE;
-    let record = records.iter().filter(online).find(|record| record.name() == name);
+    let record = records.iter().filter(online).find(|record| record.title() == name);
     let missing = || InspectError::NoVolume { name: name.to_owned() };
     let record = record.ok_or_else(missing)?;
     if !open::is_flexible(record) {

@@ -7,12 +7,13 @@ use crate::management::Management;
 use admin_api::{
     AdminError, Administration, AggregateAdd, AggregateCreate, AggregateDelete, AggregateFeatures,
     AggregateInfo, AggregateMap, AggregateOnline, AggregateSet, CheckBegun, CheckBlocks, CheckHeld,
-    CheckKeep, CheckRead, CloneCreate, DiskClear, DiskFail, DiskInfo, DiskLocate, DiskLocated,
-    DiskReplace, DiskZero, Event, EventList, ExportAdd, ExportRemove, GroupRemove, JobChange,
-    JobInfo, JobName, MapShow, MountCreate, MountInfo, MountRemove, Named, Removal, ScrubChange,
-    ScrubInfo, SnapshotDelete, SnapshotInfo, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove,
-    StatusReply, Synced, UpgradeReport, VolumeCreate, VolumeDelete, VolumeExports, VolumeFilter,
-    VolumeInfo, VolumeOffline, VolumeRename, VolumeResize, VolumeSet,
+    CheckKeep, CheckRead, CloneCreate, DeletedVolume, DiskClear, DiskFail, DiskInfo, DiskLocate,
+    DiskLocated, DiskReplace, DiskZero, Event, EventList, ExportAdd, ExportRemove, GroupRemove,
+    JobChange, JobInfo, JobName, MapShow, MountCreate, MountInfo, MountRemove, Named, Removal,
+    ScrubChange, ScrubInfo, SnapshotDelete, SnapshotInfo, SnapshotName, SnapshotRestore, SpareAdd,
+    SpareRemove, StatusReply, Synced, UpgradeReport, VolumeCreate, VolumeDelete, VolumeExports,
+    VolumeFilter, VolumeInfo, VolumeOffline, VolumePurge, VolumeRename, VolumeResize, VolumeSet,
+    VolumeUndelete,
 };
 
 impl Management {
@@ -245,6 +246,18 @@ impl Administration for Management {
 
     fn volume_delete(&self, request: &VolumeDelete) -> Result<Removal, AdminError> {
         self.seen(|| self.volumes.delete_volume(request))
+    }
+
+    fn volume_list_deleted(&self) -> Result<Vec<DeletedVolume>, AdminError> {
+        Ok(self.volumes.list_deleted())
+    }
+
+    fn volume_undelete(&self, request: &VolumeUndelete) -> Result<VolumeInfo, AdminError> {
+        self.volumes.undelete_volume(request)
+    }
+
+    fn volume_purge(&self, request: &VolumePurge) -> Result<Removal, AdminError> {
+        self.seen(|| self.volumes.purge_volume(request))
     }
 
     fn volume_sync(&self, request: &VolumeFilter) -> Result<Synced, AdminError> {

@@ -18,7 +18,7 @@ use crate::ports::{DiskSource, FrontEnds, JournalPlaces, Process, StateFile};
 use crate::recovery::{Erasing, Recovery, Tries};
 use crate::scrub::Scrubs;
 use crate::status::Status;
-use crate::volumes::Volumes;
+use crate::volumes::{Due, Volumes};
 use crate::waits::Waits;
 use admin_api::{AdminError, HealthCheck};
 use dblade::Engine;
@@ -105,6 +105,7 @@ impl Management {
             node: Arc::clone(&node),
             aggregates: Arc::clone(&aggregates),
             registry: Arc::clone(&registry),
+            due: Due::default(),
         });
         let checks = Arc::new(Checks {
             node: Arc::clone(&node),
@@ -167,10 +168,11 @@ impl Management {
         self.events.look(&self.status, &self.jobs);
     }
 
-    /// What is to be done about disks every second.
+    /// What is to be done about disks and deleted volumes every second.
     pub fn watch(&self) {
         self.disks.locating.tick(self.node.clock.monotonic_nanoseconds());
         self.aggregates.watch_leaving();
+        self.volumes.purge_due();
         self.checks.expire_checks();
         self.recovery.probe_journals();
         // A disk that left and is there again within the second was away all the same.

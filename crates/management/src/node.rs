@@ -9,7 +9,7 @@ use crate::keeping::Unwritten;
 use crate::ports::FrontEnds;
 use crate::waits::Waits;
 use admin_api::AdminError;
-use dblade::{Engine, ServedVolume};
+use dblade::{Engine, Queued, ServedVolume};
 use ondisk::label::{DiskRole, RaidKind};
 use platform::Clock;
 use platform::sync::{Mutex, MutexGuard};
@@ -133,7 +133,16 @@ impl Node {
     /// The volumes in service, in order of name.
     pub(crate) fn served(&self) -> Vec<Arc<ServedVolume>> {
         let mut volumes = self.engine.volumes();
-        volumes.retain(|volume| self.is_in_service(volume));
+        volumes.retain(|volume| self.is_in_service(volume) && volume.queued().is_none());
         volumes
+    }
+
+    /// The volumes in the recovery queue whose aggregates are in service.
+    pub(crate) fn queued(&self) -> Vec<(Arc<ServedVolume>, Queued)> {
+        let volumes = self.engine.volumes().into_iter();
+        volumes
+            .filter(|volume| self.is_in_service(volume))
+            .filter_map(|volume| volume.queued().map(|queued| (volume, queued)))
+            .collect()
     }
 }

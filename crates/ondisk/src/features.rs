@@ -197,6 +197,17 @@ pub const ACLS: Feature = Feature {
     meaning: "files have access control lists, which decide who may do what",
 };
 
+/// The volume is in the recovery queue. A build that lacks the feature would serve it, under a name
+/// that another volume may have by now.
+pub const RECOVERY_QUEUE: Feature = Feature {
+    scope: FeatureScope::Volume,
+    class: FeatureClass::Incompatible,
+    bit: 3,
+    name: "recovery-queue",
+    date: "2026-11",
+    meaning: "an administrator deleted the volume, which is kept for a while",
+};
+
 /// Reads of the volume reallocate nothing. A build that lacks the feature never reallocates.
 pub const REALLOCATION: Feature = Feature {
     scope: FeatureScope::Volume,
@@ -232,6 +243,7 @@ pub const FEATURES: &[Feature] = &[
     ACLS,
     REALLOCATION,
     CLONES,
+    RECOVERY_QUEUE,
 ];
 
 /// The features of a class that this build has.

@@ -6,9 +6,10 @@
 //! Fails: `validate` names the field.
 
 use crate::damage::Damage;
-use crate::features::{FeatureScope, FeatureSet, OFFLINE};
+use crate::features::{FeatureScope, FeatureSet, OFFLINE, RECOVERY_QUEUE};
 use crate::inode::InodeRecord;
 use crate::root::DISCARDED_TREES;
+use std::borrow::Cow;
 use std::fmt;
 use units::{BLOCK_SIZE, Block, SnapshotUuid, VolumeId, VolumeUuid};
 use zerocopy::little_endian::{I64, U16, U32, U64};
@@ -108,7 +109,8 @@ const VOLUME_PADDING_BYTES: usize = BLOCK_SIZE
     - EXPORT_RULES_MAX * 32
     - 32
     - size_of::<FeatureSet>()
-    - size_of::<CloneBase>();
+    - size_of::<CloneBase>()
+    - 16;
 
 /// A volume's record: one block of the volume table.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -159,8 +161,20 @@ pub struct VolumeRecord {
     pub features: FeatureSet,
     /// The snapshot that a clone began with; all zero in a volume that is no clone.
     pub clone_base: CloneBase,
+    /// When an administrator deleted the volume, if it is in the recovery queue: nanoseconds since
+    /// the epoch. Else zero, and so is `purge_after`.
+    pub deleted: I64,
+    /// From when on a volume of the recovery queue is purged.
+    pub purge_after: I64,
     /// Zero.
     pub padding: [u8; VOLUME_PADDING_BYTES],
+}
+
+/// What a volume of this name is called once it is deleted: `NAME~NUMBER`. No other volume has
+/// the number, and `~` is in no name that a user gives.
+#[must_use]
+pub fn queue_title(name: &str, volume: VolumeId) -> String {
+    format!("{name}~{}", volume.get())
 }
 
 /// The snapshot that a clone began with (FlexVol section 4.2), its *base*.
@@ -250,6 +264,16 @@ impl VolumeRecord {
         name_of(&self.name, self.name_size).unwrap_or("")
     }
 
+    /// The name by which the volume is found among all of its aggregate: its own, or that of a
+    /// deleted one ([`queue_title`]), whose own name is free.
+    #[must_use]
+    pub fn title(&self) -> Cow<'_, str> {
+        match self.is_queued() || self.state == STATE_DELETING {
+            true => Cow::Owned(queue_title(self.name(), VolumeId(self.volume.get()))),
+            false => Cow::Borrowed(self.name()),
+        }
+    }
+
     /// The volume that it is a clone of, if it is one. A record of a newer build may say anything:
     /// a number that is not less than the volume's own is none.
     #[must_use]
@@ -262,6 +286,12 @@ impl VolumeRecord {
     #[must_use]
     pub fn is_offline(&self) -> bool {
         self.features.has(&OFFLINE)
+    }
+
+    /// Whether the volume was deleted and is kept in the recovery queue.
+    #[must_use]
+    pub fn is_queued(&self) -> bool {
+        self.features.has(&RECOVERY_QUEUE)
     }
 
     /// # Errors
@@ -300,6 +330,12 @@ impl VolumeRecord {
         }
         if !is_unread {
             self.clone_base.validate(self.volume.get())?;
+            if !self.is_queued() && self.deleted.get() != 0 {
+                return wrong("deleted");
+            }
+            if !self.is_queued() && self.purge_after.get() != 0 {
+                return wrong("purge_after");
+            }
         }
         let rules = self.exports.each_ref().map(|rule| rule.reserved.as_slice());
         self.features.check_reserved(FeatureScope::Volume, "volume record", &rules)?;

@@ -28,6 +28,7 @@ mod front;
 pub mod lifecycle;
 mod load;
 mod member;
+pub mod recovery_queue;
 mod reloading;
 mod shares;
 mod snapshots;

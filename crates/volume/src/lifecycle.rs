@@ -321,7 +321,7 @@ pub fn rename(
     };
     // One that is served under another name than its own may get its own.
     if side.table[slot].record.name() != name && side.name_in_use([name]).is_some() {
-        return Err(AggregateError::Refused(format!("volume '{name}' exists or is being deleted")));
+        return Err(AggregateError::Refused(format!("volume '{name}' exists")));
     }
     if !mutation::broken(Rule::RenameForgotten) {
         let record = &mut side.table[slot].record;
@@ -445,7 +445,7 @@ pub(crate) fn check_new(
 ) -> Result<(), AggregateError> {
     let refused = |text: String| Err(AggregateError::Refused(text));
     if let Some(name) = side.name_in_use(names.iter().map(String::as_str)) {
-        return refused(format!("volume '{name}' exists or is being deleted"));
+        return refused(format!("volume '{name}' exists"));
     }
     let free = side.free_slots();
     if free == 0 {

@@ -1,5 +1,6 @@
 //! Clones, and the refusals to delete snapshots and volumes that clones use.
 
+use super::State;
 use super::volumes::{Snapshots, Volumes};
 use crate::creation::CloneCreate;
 use crate::error::AdminError;
@@ -46,10 +47,13 @@ pub(super) fn insert(
 
 /// # Errors
 /// The volume has clones.
-pub(super) fn check_none(volumes: &Volumes, name: &str) -> Result<(), AdminError> {
-    let of = |volume: &&VolumeInfo| volume.clone_of.as_ref().is_some_and(|of| of.volume == name);
-    let clones: Vec<String> =
-        volumes.values().filter(of).map(|volume| volume.name.clone()).collect();
+pub(super) fn check_none(state: &State, name: &str) -> Result<(), AdminError> {
+    let live = state.volumes.iter().map(|(name, volume)| (name.as_str(), volume));
+    let of = |(_, volume): &(&str, &VolumeInfo)| {
+        volume.clone_of.as_ref().is_some_and(|of| of.volume == name)
+    };
+    let clones = live.chain(state.queue.volumes()).filter(of);
+    let clones: Vec<String> = clones.map(|(name, _)| name.to_owned()).collect();
     match clones.is_empty() {
         true => Ok(()),
         false => {

@@ -26,6 +26,11 @@ pub(super) fn delete(
             .because(format!("volumes are in it: {}", held.join(", ")))
             .try_next(format!("stroop volume delete {first}")));
     }
+    if aggregate.deleted_volumes > 0 {
+        return Err(refused()
+            .because("deleted volumes of it are kept")
+            .try_next("stroop volume list --deleted, and stroop volume purge for each"));
+    }
     if !force && (aggregate.traditional || aggregate.state == AggregateState::Offline) {
         return Err(refused()
             .because("nobody knows what it holds")

@@ -20,6 +20,7 @@ use ondisk::features::CLONES;
 use ondisk::pointer::PhysicalPointer;
 use ondisk::records::{STATE_ONLINE, VolumeRecord};
 use platform::mutation::{self, Rule};
+use std::borrow::Cow;
 use units::{SnapshotId, VolumeId, Vvbn};
 
 /// Ancestors of a volume at most: as many container maps are asked for a block.
@@ -101,7 +102,7 @@ fn refuse<'a>(
     what: &str,
     clones: impl Iterator<Item = &'a VolumeRecord>,
 ) -> Result<(), AggregateError> {
-    let names: Vec<&str> = clones.map(VolumeRecord::name).collect();
+    let names: Vec<Cow<'_, str>> = clones.map(VolumeRecord::title).collect();
     if names.is_empty() {
         return Ok(());
     }

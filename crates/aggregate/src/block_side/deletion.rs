@@ -20,7 +20,7 @@ impl Deletion {
         let deleting = side.containers.iter().filter(|(_, container)| container.deleting);
         let deletion = |(volume, left_blocks): (VolumeId, u64)| {
             let slot = side.slot_of(volume).and_then(|slot| side.table.get(slot));
-            let name = slot.map(|slot| slot.record.name().to_owned()).unwrap_or_default();
+            let name = slot.map(|slot| slot.record.title().into_owned()).unwrap_or_default();
             Self { volume, name, left_blocks }
         };
         deleting.map(|(volume, container)| deletion((*volume, container.blocks))).collect()

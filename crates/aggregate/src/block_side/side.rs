@@ -29,6 +29,7 @@ use ondisk::pointer::PhysicalPointer;
 use ondisk::records::{STATE_DELETING, STATE_EMPTY, VOLUME_FLEXIBLE, VolumeRecord};
 use ondisk::root::{FileSystemRoot, metafile};
 use platform::mutation::{self, Rule};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use units::{BLOCK_SIZE_U64, Fbn, Generation, InodeNumber, Timestamp, VolumeId};
@@ -118,12 +119,12 @@ impl BlockSide {
         self.table.iter().position(|slot| slot.record.state == STATE_EMPTY)
     }
 
-    /// The first of these names that is taken. A volume that is being deleted has its name still.
+    /// The first of these names that is taken. That of a deleted volume is free.
     #[must_use]
     pub fn name_in_use<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
         let used = self.table.iter().filter(|slot| slot.record.state != STATE_EMPTY);
-        let used: BTreeSet<&str> = used.map(|slot| slot.record.name()).collect();
-        names.into_iter().find(|name| used.contains(name))
+        let used: BTreeSet<Cow<'_, str>> = used.map(|slot| slot.record.title()).collect();
+        names.into_iter().find(|name| used.contains(*name))
     }
 
     /// Adds a volume with the next number: its record, and the container of a flexible one; part of
@@ -167,20 +168,48 @@ impl BlockSide {
     /// this build lacks something stays as the build that has it left it (decision 34).
     ///
     /// # Errors
-    /// The volume is gone, or it is such a volume.
+    /// The volume is gone, or in the recovery queue, or it is such a volume.
     pub fn changeable_slot_of(&self, volume: VolumeId) -> Result<usize, AggregateError> {
         let is_live = |slot: &usize| self.table[*slot].record.state != STATE_DELETING;
         let Some(slot) = self.slot_of(volume).filter(is_live) else {
             return Err(AggregateError::Refused("the volume is gone".to_owned()));
         };
         let record = &self.table[slot].record;
+        if record.is_queued() {
+            let text = format!("volume '{}' is in the recovery queue", record.title());
+            return Err(AggregateError::Refused(text));
+        }
+        self.check_understood(volume, record)?;
+        Ok(slot)
+    }
+
+    /// The slot of a volume that is in the recovery queue.
+    ///
+    /// # Errors
+    /// It is not, or this build lacks something of it.
+    pub fn queued_slot_of(&self, volume: VolumeId) -> Result<usize, AggregateError> {
+        let is_queued = |slot: &usize| {
+            let record = &self.table[*slot].record;
+            record.state != STATE_DELETING && record.is_queued()
+        };
+        let gone = || AggregateError::Refused("it is not in the recovery queue".to_owned());
+        let slot = self.slot_of(volume).filter(is_queued).ok_or_else(gone)?;
+        self.check_understood(volume, &self.table[slot].record)?;
+        Ok(slot)
+    }
+
+    fn check_understood(
+        &self,
+        volume: VolumeId,
+        record: &VolumeRecord,
+    ) -> Result<(), AggregateError> {
         let feature = record.features.forbids_writing(FeatureScope::Volume);
         let structure = self.not_understood.get(&volume).copied();
         match feature.map(Lacking::Feature).or_else(|| structure.map(Lacking::Structure)) {
-            None => Ok(slot),
-            Some(_) if mutation::broken(Rule::LackingRecordChanged) => Ok(slot),
+            None => Ok(()),
+            Some(_) if mutation::broken(Rule::LackingRecordChanged) => Ok(()),
             Some(lacking) => {
-                Err(AggregateError::NotUnderstood { volume: record.name().to_owned(), lacking })
+                Err(AggregateError::NotUnderstood { volume: record.title().into_owned(), lacking })
             }
         }
     }

@@ -1,7 +1,8 @@
 //! `stroop volume`.
 
-use admin_api::{ExportRule, Reallocation, TieringPolicy};
+use admin_api::{ExportRule, Reallocation, TieringPolicy, duration};
 use clap::Subcommand;
+use std::time::Duration;
 use units::ByteSize;
 
 /// `stroop volume`.
@@ -40,7 +41,11 @@ pub enum VolumeCommand {
         dry_run: bool,
     },
     /// All volumes
-    List,
+    List {
+        /// Those that were deleted and are kept, instead
+        #[arg(long)]
+        deleted: bool,
+    },
     /// One volume
     Show {
         /// Its name
@@ -101,9 +106,34 @@ pub enum VolumeCommand {
         /// Its name
         name: String,
     },
-    /// Delete a volume with its snapshots
+    /// Delete a volume with its snapshots: it is kept for a while, and `volume undelete` brings it
+    /// back
     Delete {
         /// Its name
+        name: String,
+        /// How long it is kept, with all the space that it takes: 12h, 30d; 0s, and it is gone at
+        /// once, for good
+        #[arg(long, value_name = "DURATION", default_value = "12h", value_parser = duration::parse)]
+        queue_for: Duration,
+        /// Only say what would go
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Bring a volume back that was deleted, with its snapshots and its export rules; handles that
+    /// clients have are good again
+    Undelete {
+        /// Its name; where several had it, what `volume list --deleted` calls it: home~7
+        name: String,
+        /// Another name for it
+        #[arg(long = "as", value_name = "NAME")]
+        new_name: Option<String>,
+        /// Only say how it would be
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Have a volume that was deleted be gone for good, before its time
+    Purge {
+        /// Its name; where several had it, what `volume list --deleted` calls it: home~7
         name: String,
         /// Only say what would go
         #[arg(long)]

@@ -297,6 +297,17 @@ fn journal_copies(copies: &[JournalCopy]) -> Vec<String> {
     if copies.len() > 1 { copies.iter().map(line).collect() } else { Vec::new() }
 }
 
+/// "3, and 1 that is deleted and holds 2 GiB".
+fn volumes(aggregate: &AggregateInfo) -> String {
+    let live = aggregate.volumes;
+    let held = ByteSize(aggregate.deleted_bytes);
+    match aggregate.deleted_volumes {
+        0 => live.to_string(),
+        1 => format!("{live}, and 1 that is deleted and holds {held}"),
+        deleted => format!("{live}, and {deleted} that are deleted and hold {held}"),
+    }
+}
+
 fn show(node: &dyn Administration, aggregate: &AggregateInfo) -> Result<Output, AdminError> {
     let features = node.aggregate_features(&Named { name: aggregate.name.clone() })?;
     let output = Output::of(&aggregate.name, aggregate)?;
@@ -352,7 +363,7 @@ fn head(aggregate: &AggregateInfo) -> Vec<String> {
             "kind        {}",
             if aggregate.traditional { "one traditional volume" } else { "room for many volumes" }
         ),
-        format!("volumes     {}", aggregate.volumes),
+        format!("volumes     {}", volumes(aggregate)),
         format!("size        {}", bytes(aggregate.size_bytes)),
         format!(
             "used        {} ({}), of which metadata {}",

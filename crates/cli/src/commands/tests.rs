@@ -100,6 +100,9 @@ fn a_clone_keeps_its_snapshot_and_its_volume() {
     session.ok("stroop volume rename home house");
     assert!(session.ok("stroop clone list house").contains("house@after"));
     session.ok("stroop volume delete other --yes");
+    let kept = session.fails("stroop snapshot delete house@after --yes", 4);
+    assert!(kept.contains("volume purge other~"), "{kept}");
+    session.ok("stroop volume purge other --yes");
     session.ok("stroop snapshot delete house@after --yes");
 }
 
@@ -238,6 +241,9 @@ fn an_aggregate_is_deleted_when_its_name_is_typed_and_no_volume_is_there() {
     let error = session.fails("stroop aggr delete a1 --yes", 4);
     assert!(error.contains("volumes are in it: home"), "{error}");
     session.ok("stroop volume delete home --yes");
+    let error = session.fails("stroop aggr delete a1 --yes", 4);
+    assert!(error.contains("volume list --deleted"), "{error}");
+    session.ok("stroop volume purge home --yes");
     let plan = session.ok("stroop aggr delete a1 --dry-run");
     assert!(plan.contains("would delete 'a1'") && plan.contains("is free"), "{plan}");
     assert!(session.json("stroop aggr delete a1 --dry-run")["dry_run"] == true);
@@ -683,8 +689,35 @@ fn destructive_acts_ask_for_the_name() {
     assert!(session.ok("stroop volume delete home --dry-run").contains("nothing was changed"));
     session.ok("stroop volume show home");
     let typed = session.typed("stroop volume delete home", Some("home\n"));
-    assert_eq!((typed.status, typed.out.as_str()), (0, "home: deleted\n"));
+    assert_eq!(typed.status, 0);
+    assert!(typed.out.starts_with("home: deleted, kept for 12h\n"), "{}", typed.out);
     session.fails("stroop volume show home", 3);
+}
+
+#[test]
+fn a_deleted_volume_comes_back_or_is_purged() {
+    let session = with_volume();
+    assert!(session.ok("stroop volume list --deleted").contains("no deleted volumes"));
+    session.ok("stroop volume delete home --queue-for 30d --yes");
+    session.ok("stroop volume create home --size 1G");
+    let listed = session.json("stroop volume list --deleted");
+    let title = listed["records"][0]["name"].as_str().unwrap();
+    assert!(title.starts_with("home~"), "{listed}");
+    assert!(session.ok("stroop aggr show a1").contains("1, and 1 that is deleted"));
+    let taken = session.fails("stroop volume undelete home", 4);
+    assert!(taken.contains(&format!("volume undelete {title} --as NAME")), "{taken}");
+    let planned = session.ok(&format!("stroop volume undelete {title} --as old --dry-run"));
+    assert!(planned.starts_with("old: would be back") && planned.contains("nothing was changed"));
+    session.ok(&format!("stroop volume undelete {title} --as old"));
+    session.ok("stroop volume delete old --queue-for 0s --yes");
+    session.ok("stroop volume delete home --yes");
+    let wrong = session.typed("stroop volume purge home", Some("home\n"));
+    assert_eq!(wrong.status, 1, "{}", wrong.err);
+    let purged = session.ok("stroop volume purge home --yes");
+    assert!(purged.starts_with("home~") && purged.contains(": purged"), "{purged}");
+    let gone = session.fails("stroop volume undelete home", 3);
+    assert!(gone.contains("volume list --deleted"), "{gone}");
+    session.fails("stroop volume delete home --queue-for 1000d --yes", 2);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! `stroop volume`.
 
 use super::clone::origin;
+use super::deletion;
 use crate::arguments::{Options, VolumeCommand};
-use crate::confirm::{confirm, summary};
+use crate::confirm::summary;
 use crate::output::Output;
 use crate::owner::Accounts;
 use crate::quantities::{count, percent};
@@ -10,8 +11,8 @@ use crate::table::{Column, Table};
 use crate::terminal::Terminal;
 use admin_api::{
     AdminError, Administration, AggregateInfo, AggregateState, Code, DamagedFile, ExportRule,
-    Named, Reallocation, Removal, StatusReply, Synced, VolumeCreate, VolumeDelete, VolumeFilter,
-    VolumeInfo, VolumeOffline, VolumeRename, VolumeResize, VolumeSet,
+    Named, Reallocation, Removal, StatusReply, Synced, VolumeCreate, VolumeFilter, VolumeInfo,
+    VolumeOffline, VolumeRename, VolumeResize, VolumeSet, VolumeUndelete,
 };
 use std::collections::BTreeSet;
 use units::ByteSize;
@@ -65,7 +66,8 @@ pub(super) fn run(
             };
             create(node, &request)
         }
-        VolumeCommand::List => {
+        VolumeCommand::List { deleted: true } => deletion::list(node),
+        VolumeCommand::List { deleted: false } => {
             let volumes = node.volume_list()?;
             let output = Output::list(&volumes, |volume| volume.name.clone(), table(&volumes))?;
             let aggregates = node.aggregate_list()?.into_iter();
@@ -121,14 +123,15 @@ pub(super) fn run(
             let line = format!("{name}: {}, {}", volume.state, exported(&volume.exports));
             Ok(Output::of(name, &volume)?.line(line))
         }
-        VolumeCommand::Delete { name, dry_run } => {
-            let request = |dry_run, plan| VolumeDelete { name: name.clone(), dry_run, plan };
-            let plan = node.volume_delete(&request(true, None))?;
-            if *dry_run {
-                return removal("delete", &plan);
-            }
-            confirm(terminal, options, "delete", &plan)?;
-            removal("delete", &node.volume_delete(&request(false, shown(&plan)))?)
+        VolumeCommand::Delete { name, queue_for, dry_run } => {
+            deletion::delete((options, terminal), node, (name, *queue_for), *dry_run)
+        }
+        VolumeCommand::Undelete { name, new_name, dry_run } => {
+            let (name, new_name) = (name.clone(), new_name.clone());
+            deletion::undelete(node, &VolumeUndelete { name, new_name, dry_run: *dry_run })
+        }
+        VolumeCommand::Purge { name, dry_run } => {
+            deletion::purge((options, terminal), node, name, *dry_run)
         }
     }
 }

@@ -15,7 +15,7 @@ use admin_api::{
     JournalCopyState, LeavingGroup, Protection, RaidKind, ScrubInfo,
 };
 use aggregate::Aggregate;
-use dblade::{AggregateSummary, CopyState, CopyStatus, Outage};
+use dblade::{AggregateSummary, CopyState, CopyStatus, Outage, ServedVolume};
 use raid::{GroupStatus, MemberState, MemberStatus, ReplacementStatus};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -66,14 +66,14 @@ impl Aggregates {
 
     fn aggregate_info(&self, summary: &AggregateSummary) -> Option<AggregateInfo> {
         let aggregate = self.node.engine.aggregate_named(&summary.name)?;
-        let of_volumes: Vec<u64> = self
-            .node
-            .engine
-            .volumes()
-            .iter()
-            .filter(|volume| Arc::ptr_eq(&volume.aggregate, &aggregate))
-            .map(|volume| volume.owned_blocks())
-            .collect();
+        let mut volumes = self.node.engine.volumes();
+        volumes.retain(|volume| Arc::ptr_eq(&volume.aggregate, &aggregate));
+        let blocks = |of: &[Arc<ServedVolume>]| -> u64 {
+            of.iter().map(|volume| volume.owned_blocks()).sum()
+        };
+        let (deleted, live): (Vec<_>, Vec<_>) =
+            volumes.into_iter().partition(|volume| volume.queued().is_some());
+        let deleted_blocks = blocks(&deleted);
         let groups = &summary.status.groups;
         let mut disks = self.members_of(summary);
         let members = disks.len();
@@ -87,7 +87,7 @@ impl Aggregates {
         }
         forget_names_of_others(&mut disks, groups);
         let parity_disks = parity_disks(groups);
-        let space = Space::of(summary, &aggregate, of_volumes.iter().sum());
+        let space = Space::of(summary, &aggregate, blocks(&live) + deleted_blocks);
         let log_size_bytes = aggregate.parts.log.capacity_bytes();
         let leaving = aggregate.evacuation().map(|leaving| LeavingGroup {
             group: leaving.group,
@@ -109,7 +109,9 @@ impl Aggregates {
             data_disks: (members - parity_disks) as u64,
             parity_disks: parity_disks as u64,
             groups: left(groups).count() as u64,
-            volumes: of_volumes.len() as u64,
+            volumes: live.len() as u64,
+            deleted_volumes: deleted.len() as u64,
+            deleted_bytes: deleted_blocks * BLOCK_SIZE_U64,
             consistency_point: aggregate.committed().get(),
             consistency_point_duration_ns: summary.last_cp_nanoseconds,
             log_size_bytes,
@@ -257,6 +259,8 @@ pub(crate) fn empty(name: &str) -> AggregateInfo {
         parity_disks: 0,
         groups: 0,
         volumes: 0,
+        deleted_volumes: 0,
+        deleted_bytes: 0,
         consistency_point: 0,
         consistency_point_duration_ns: 0,
         log_size_bytes: 0,

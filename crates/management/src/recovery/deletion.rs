@@ -101,7 +101,7 @@ impl Recovery {
         let consequences =
             consequences(&doomed, &left, has_journal.then(|| self.journals.title(identity)));
         let (object, dry_run) = (name.clone(), wanted.dry_run);
-        Ok(Removal { object, consequences, freed_bytes: 0, dry_run, plan })
+        Ok(Removal { plan, ..Removal::new(object, consequences, dry_run) })
     }
 
     /// The consistency point after the last one of an aggregate out of service. Nobody writes one.
@@ -215,9 +215,11 @@ impl Recovery {
         let is_traditional =
             |volume: &Arc<ServedVolume>| matches!(volume.kind, VolumeKind::Traditional(_));
         let Some(volume) = volumes.iter().find(|one| is_traditional(one)) else {
-            let Some(first) = volumes.first() else { return Ok(Vec::new()) };
+            let (deleted, live): (Vec<_>, Vec<_>) =
+                volumes.into_iter().partition(|volume| volume.queued().is_some());
+            let Some(first) = live.first() else { return check_queue(refused(), &deleted) };
             let next = format!("stroop volume delete {}", first.name());
-            let names = volumes.iter().map(|volume| volume.name());
+            let names = live.iter().map(|volume| volume.name());
             return Err(refused()
                 .because(format!("volumes are in it: {}", shortened(names.collect())))
                 .try_next(next));
@@ -356,4 +358,16 @@ fn shortened(names: Vec<String>) -> String {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
     }
+}
+/// # Errors
+/// Volumes of the aggregate are in the recovery queue.
+fn check_queue(
+    refused: AdminError,
+    deleted: &[Arc<ServedVolume>],
+) -> Result<Vec<String>, AdminError> {
+    let Some(first) = deleted.first() else { return Ok(Vec::new()) };
+    let names = deleted.iter().map(|volume| volume.name()).collect();
+    Err(refused
+        .because(format!("deleted volumes of it are kept: {}", shortened(names)))
+        .try_next(format!("stroop volume purge {}", first.name())))
 }

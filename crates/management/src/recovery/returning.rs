@@ -197,8 +197,11 @@ impl Recovery {
         let held: Vec<String> = self.disks.held_by(name);
         self.node.left_out.lock().retain(|disk| !held.contains(&disk.name));
         // A deletion that the outage cut off may have happened.
+        let queued = self.node.queued();
+        let is_queued = |of| queued.iter().any(|(one, _)| one.environment.identity == of);
         for (name, volume) in self.node.front_ends.exported() {
-            if self.node.engine.is_gone(volume) && !mutation::broken(Rule::GoneVolumeExported) {
+            let is_deleted = self.node.engine.is_gone(volume) || is_queued(volume);
+            if is_deleted && !mutation::broken(Rule::GoneVolumeExported) {
                 self.node.front_ends.forget_exports(&name);
             }
         }

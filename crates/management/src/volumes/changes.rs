@@ -1,13 +1,11 @@
-//! Volumes that are made, changed and deleted, and mounts of them.
+//! Volumes that are made and changed, and mounts of them.
 //!
-//! Invariants: NFS clients see a volume only when it is durable; a volume that is mounted on this
-//! machine is not deleted.
+//! Invariants: NFS clients see a volume only when it is durable.
 
 use crate::aggregates::check_takes_volumes;
 use crate::exports;
 use crate::refusals::taken;
 use crate::volumes::exported::check_rules_count;
-use crate::volumes::origins::clone_names;
 use crate::volumes::policies::{
     changed_tiering, shown_policy, stored_reallocation, stored_tiering,
 };
@@ -15,12 +13,11 @@ use crate::volumes::room::Volumes;
 use crate::volumes::view::ROOT_OWNER;
 use admin_api::exports::add_rule;
 use admin_api::{
-    AdminError, AggregateInfo, CloneOf, Code, ExportRule, MountCreate, MountInfo, MountRemove,
-    Removal, VolumeCreate, VolumeDelete, VolumeInfo, VolumeResize, VolumeSet,
+    AdminError, AggregateInfo, Code, ExportRule, MountCreate, MountInfo, MountRemove, VolumeCreate,
+    VolumeInfo, VolumeResize, VolumeSet,
 };
 use dblade::{Tiering, VOLUMES_MAX, VolumeChange, VolumeKind, VolumeRequest};
-use platform::mutation::{self, Rule};
-use units::{BLOCK_SIZE_U64, ByteSize, shell_word};
+use units::{BLOCK_SIZE_U64, ByteSize};
 
 /// Mode of a new volume's root directory.
 const ROOT_MODE: u16 = 0o755;
@@ -47,12 +44,20 @@ pub(super) fn check_slots(
     object: &str,
     (aggregate, count): (&AggregateInfo, usize),
 ) -> Result<(), AdminError> {
-    let free = (VOLUMES_MAX as u64).saturating_sub(aggregate.volumes);
+    let used = aggregate.volumes + aggregate.deleted_volumes;
+    let free = (VOLUMES_MAX as u64).saturating_sub(used);
     if (count as u64) <= free {
         return Ok(());
     }
     let has = format!("{} can have {} more", aggregate.name, counted(free, "volume"));
-    Err(AdminError::new(Code::Conflict, message, object).because(has))
+    let error = AdminError::new(Code::Conflict, message, object).because(has);
+    if aggregate.deleted_volumes == 0 {
+        return Err(error);
+    }
+    let kept = counted(aggregate.deleted_volumes, "deleted volume");
+    Err(error
+        .because(format!("{kept} of it in the recovery queue count"))
+        .try_next("stroop volume list --deleted, then stroop volume purge NAME"))
 }
 
 /// The export rules of a new volume.
@@ -200,59 +205,6 @@ impl Volumes {
         Ok(self.volume_info(&volume))
     }
 
-    pub(crate) fn delete_volume(&self, wanted: &VolumeDelete) -> Result<Removal, AdminError> {
-        let message = "cannot delete";
-        let name = &wanted.name;
-        let _turn = self.node.turn();
-        let volume = self.find(message, name)?;
-        let info = self.volume_info(&volume);
-        if let Some(mountpoint) = info.mountpoints.first() {
-            return Err(AdminError::new(Code::Conflict, message, name)
-                .because(format!("it is mounted at {mountpoint}"))
-                .try_next(format!("stroop unmount {}", shell_word(mountpoint))));
-        }
-        if info.traditional {
-            return Err(AdminError::new(Code::Conflict, message, name)
-                .because("it is a traditional volume, and goes with its aggregate")
-                .try_next(format!("stroop aggr delete {} --force", info.aggregate)));
-        }
-        let clones = clone_names(self, &volume);
-        if !clones.is_empty() {
-            let of = ("its snapshots", &clones[..]);
-            return Err(AdminError::held_by_clones(message, name, of));
-        }
-        let mut consequences =
-            vec![format!("of aggregate {}", info.aggregate), counted(info.files, "file")];
-        if info.snapshots > 0 {
-            consequences.push(counted(info.snapshots, "snapshot"));
-        }
-        if let Some(CloneOf { volume, snapshot }) = &info.clone_of {
-            consequences.push(format!("a clone of {volume}@{snapshot}"));
-        }
-        consequences.extend(info.exports.iter().map(|rule| format!("exported to {rule}")));
-        let plan = format!("{}:{}", volume.environment.identity, info.snapshots);
-        Removal::check_plan(message, name, &plan, wanted.plan.as_deref())?;
-        if !wanted.dry_run {
-            self.node
-                .waits
-                .request(message, name, |done| self.node.engine.delete_volume(name, done))?;
-            if !mutation::broken(Rule::DeletedVolumeExported) {
-                self.node.front_ends.forget_exports(name);
-            }
-            self.registry.forget("volume", name);
-            tracing::info!(volume = name, "volume deleted");
-        }
-        let freed_bytes =
-            (info.used_bytes() + info.delayed_free_bytes).saturating_sub(info.inherited_bytes);
-        Ok(Removal {
-            object: name.clone(),
-            consequences,
-            freed_bytes,
-            dry_run: wanted.dry_run,
-            plan,
-        })
-    }
-
     pub(crate) fn mount(&self, wanted: &MountCreate) -> Result<MountInfo, AdminError> {
         let message = "cannot mount";
         let identity = self.find(message, &wanted.volume)?.environment.identity;
@@ -276,6 +228,6 @@ impl Volumes {
 }
 
 /// "1 file", "2 files".
-fn counted(count: u64, noun: &str) -> String {
+pub(super) fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }

@@ -6,14 +6,17 @@
 
 mod changes;
 mod clones;
+mod deletion;
 mod exported;
 mod naming;
 mod offline;
 mod origins;
 mod policies;
+mod recovery_queue;
 mod room;
 mod snapshots;
 mod sync;
 mod view;
 
+pub(crate) use recovery_queue::Due;
 pub(crate) use room::Volumes;

@@ -2,6 +2,7 @@
 
 use crate::aggregates::Aggregates;
 use crate::node::Node;
+use crate::volumes::Due;
 use admin_api::{AdminError, AggregateInfo, AggregateState, VolumeFilter};
 use dblade::ServedVolume;
 use std::sync::Arc;
@@ -13,6 +14,8 @@ pub(crate) struct Volumes {
     pub aggregates: Arc<Aggregates>,
     /// Figures of a volume that is deleted are forgotten.
     pub registry: Arc<Registry>,
+    /// Deleted volumes that are about to be purged.
+    pub due: Due,
 }
 
 impl Volumes {
@@ -21,8 +24,10 @@ impl Volumes {
     /// # Errors
     /// `NotFound` if there is none.
     pub(crate) fn find(&self, message: &str, name: &str) -> Result<Arc<ServedVolume>, AdminError> {
-        let found =
-            self.node.engine.volume_named(name).filter(|volume| self.node.is_in_service(volume));
+        let is_found = |volume: &Arc<ServedVolume>| {
+            self.node.is_in_service(volume) && volume.queued().is_none()
+        };
+        let found = self.node.engine.volume_named(name).filter(is_found);
         found.ok_or_else(|| {
             let missing = AdminError::missing(message, "volume", name);
             let all = self.aggregates.aggregate_list().into_iter();

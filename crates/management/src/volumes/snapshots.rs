@@ -99,7 +99,7 @@ impl Volumes {
         }
         // What comes back is known when it has come back.
         let (consequences, dry_run) = (Vec::new(), wanted.dry_run);
-        Ok(Removal { object, consequences, freed_bytes: 0, dry_run, plan })
+        Ok(Removal { plan, ..Removal::new(object, consequences, dry_run) })
     }
 
     pub(crate) fn restore_snapshot(&self, wanted: &SnapshotRestore) -> Result<Removal, AdminError> {
@@ -138,7 +138,7 @@ impl Volumes {
             })?;
             tracing::info!(snapshot = object, "volume restored");
         }
-        Ok(Removal { object, consequences, freed_bytes: 0, dry_run: wanted.dry_run, plan })
+        Ok(Removal { plan, ..Removal::new(object, consequences, wanted.dry_run) })
     }
 
     /// The kernel of a mount that writes back believes its own sizes, and may have data of before.

@@ -33,7 +33,7 @@ fn an_aggregate_without_volumes_is_deleted_and_its_disks_are_free() {
     let (mut client, root) = connect(&place);
     let model = fill(&mut client, &root, 1);
     check(&mut client, &root, &model);
-    place.ok(&["volume", "delete", "home", "--yes"]);
+    place.ok(&["volume", "delete", "home", "--queue-for", "0s", "--yes"]);
     let plan = place.ok(&["aggr", "delete", "a1", "--dry-run"]);
     assert!(plan.matches(" is free").count() == 4 && plan.contains("journal file"), "{plan}");
     let error = place.refused(&["aggr", "delete", "a1"], 2);
@@ -73,7 +73,7 @@ fn disks_that_return_do_not_bring_a_deleted_aggregate_back() {
         fs::rename(place.disk(number), away(number)).unwrap();
     }
     let server = place.serve();
-    place.ok(&["volume", "delete", "home", "--yes"]);
+    place.ok(&["volume", "delete", "home", "--queue-for", "0s", "--yes"]);
     let told = place.ok(&["aggr", "delete", "a1", "--yes"]);
     assert_eq!(told.matches("is missing and keeps what it holds").count(), 2, "{told}");
     let returned = || {

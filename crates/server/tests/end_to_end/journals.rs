@@ -181,7 +181,7 @@ fn a_journal_on_the_disks_survives_as_many_of_them_as_the_raid_kind_tolerates() 
     check(&mut client, &root, &model);
     assert_eq!(place.json(&["aggr", "show", "a1"])["journal_copies"].as_array().unwrap().len(), 2);
     drop(client);
-    place.ok(&["volume", "delete", "home", "--yes"]);
+    place.ok(&["volume", "delete", "home", "--queue-for", "0s", "--yes"]);
     let plan = place.ok(&["aggr", "delete", "a1", "--force", "--dry-run"]);
     assert!(!plan.contains("journal"), "it goes with the disks: {plan}");
     server.stop();

@@ -174,7 +174,7 @@ fn a_deleted_volume_is_gone_and_its_space_comes_back() {
     let (place, server) = Place::with_volume();
     let (mut client, root) = connect(&place);
     fill(&mut client, &root, 1);
-    place.ok(&["volume", "delete", "home", "--yes"]);
+    place.ok(&["volume", "delete", "home", "--queue-for", "0s", "--yes"]);
     let status = client.list(&root).unwrap_err().status();
     assert!(status == Some(STALE) || status == Some(ACCESS), "{status:?}");
     let mut other = NfsClient::connect(place.nfs_address()).unwrap();
@@ -194,6 +194,41 @@ fn a_deleted_volume_is_gone_and_its_space_comes_back() {
     let (mut client, root) = connect(&place);
     assert!(client.list(&root).unwrap().is_empty());
     fill(&mut client, &root, 2);
+    server.stop();
+}
+
+#[test]
+fn a_volume_that_was_deleted_comes_back_with_its_files_and_its_clients_go_on() {
+    let (place, server) = Place::with_volume();
+    let (mut client, root) = connect(&place);
+    let model = fill(&mut client, &root, 1);
+    place.ok(&["snapshot", "create", "home@one"]);
+    let told = place.ok(&["volume", "delete", "home", "--yes"]);
+    assert!(told.contains("kept for 12h") && told.contains("volume undelete home"), "{told}");
+    let status = client.list(&root).unwrap_err().status();
+    assert!(status == Some(STALE) || status == Some(ACCESS), "{status:?}");
+    server.kill();
+    let server = place.serve();
+    // Its name is free, and it is found by that all the same.
+    place.ok(&["volume", "create", "home", "--size", "50M"]);
+    assert_eq!(place.json(&["volume", "list"])["num_records"], 1);
+    let kept = place.json(&["volume", "list", "--deleted"])["records"][0].clone();
+    assert_eq!((&kept["former_name"], &kept["snapshots"]), (&"home".into(), &1.into()));
+    let shown = place.json(&["aggr", "show", "a1"]);
+    assert_eq!((&shown["volumes"], &shown["deleted_volumes"]), (&1.into(), &1.into()));
+    assert_eq!(shown["deleted_bytes"], kept["held_bytes"]);
+    place.refused(&["volume", "undelete", "home"], 4);
+    place.refused(&["volume", "show", kept["name"].as_str().unwrap()], 2);
+    place.ok(&["volume", "delete", "home", "--queue-for", "0s", "--yes"]);
+    place.ok(&["volume", "undelete", "home"]);
+    let (mut client, found) = connect(&place);
+    assert_eq!(found, root, "its handles are good again");
+    check(&mut client, &root, &model);
+    assert_eq!(place.json(&["snapshot", "list"])["num_records"], 1);
+    place.ok(&["volume", "delete", "home", "--yes"]);
+    place.ok(&["volume", "purge", "home", "--yes"]);
+    assert_eq!(place.json(&["volume", "list", "--deleted"])["num_records"], 0);
+    place.refused(&["volume", "undelete", "home"], 3);
     server.stop();
 }
 

@@ -111,9 +111,12 @@ fn what_would_go_by_now_and_was_not_shown_does_not_go() {
     assert!(told.contains("home@tue") && told.contains("home@wed"), "{told}");
 
     place.refused(&["volume", "create", "v", "--size", "1G", "--owner", "4294967295"], 2);
-    let delete = |dry_run, plan| VolumeDelete { name: "home".to_owned(), dry_run, plan };
+    let delete = |dry_run, plan| {
+        let (name, queue_for_seconds) = ("home".to_owned(), Some(0));
+        VolumeDelete { name, queue_for_seconds, dry_run, plan }
+    };
     let shown = node.volume_delete(&delete(true, None)).unwrap();
-    place.ok(&["volume", "delete", "home", "--yes"]);
+    place.ok(&["volume", "delete", "home", "--queue-for", "0s", "--yes"]);
     place.ok(&["volume", "create", "home", "--size", "1G"]);
     let refused = node.volume_delete(&delete(false, Some(shown.plan))).unwrap_err();
     assert_eq!(refused.code, Code::Conflict, "{refused:?}");

@@ -12,6 +12,7 @@ use super::turns::Answer;
 use super::typing::Typist;
 use super::views;
 use crate::seed::finding::Finding;
+use crate::tenant::Tenant;
 use admin_api::{AdminError, Code, DiskInfo, DiskState, Reply, Request};
 
 /// Steps of the machine from one turn of a call to the next, at most.
@@ -102,8 +103,10 @@ impl OperatorLife<'_> {
             return self.judge_in_outage(asked, answer);
         }
         let Asked::Request(request) = &asked else {
-            return answer.map(drop).map_err(|error| wrong(&asked, &error.to_string()));
+            answer.map_err(|error| wrong(&asked, &error.to_string()))?;
+            return if asked == Asked::Watch { self.settle_queue() } else { Ok(()) };
         };
+        self.note_due(None);
         self.check_jobs(&asked, request, &answer)?;
         match (self.expected.after(request), answer) {
             (Ok(after), Ok(reply)) => {
@@ -115,6 +118,11 @@ impl OperatorLife<'_> {
                     let joining: Vec<String> =
                         joining.filter(is_taken).map(path_of).cloned().collect();
                     joining.iter().for_each(|disk| after.disks.doubt(disk));
+                }
+                if let (Request::VolumeDelete(wanted), Reply::VolumeDelete(removal)) =
+                    (&**request, &reply)
+                {
+                    after.note_kept(&wanted.name, removal.kept_until);
                 }
                 views::check(&after, request, &reply).map_err(|text| wrong(&asked, &text))?;
                 self.is_to_look = after != self.expected;
@@ -158,10 +166,26 @@ impl OperatorLife<'_> {
         is_said && is_of_disks(request) && self.machine.gone_disk().is_some()
     }
 
-    /// Nobody works any more on volumes that are gone.
+    /// Nobody works any more on volumes that are gone, nor on those that are deleted and kept until
+    /// they are back.
     pub(super) fn forget_tenants(&mut self) {
-        let Self { tenants, expected, .. } = self;
-        tenants.retain(|tenant| expected.volumes.contains_key(&tenant.name));
+        let Self { tenants, absent, expected, .. } = self;
+        let is_gone = |tenant: &mut Tenant| !expected.volumes.contains_key(&tenant.name);
+        for mut tenant in tenants.extract_if(.., is_gone) {
+            let mut kept = expected.deleted.values().filter(|kept| kept.former_name == tenant.name);
+            let number = kept
+                .find(|kept| !absent.contains_key(&kept.volume.number))
+                .map(|kept| kept.volume.number);
+            if let Some(number) = number {
+                // What was answered before the deletion is durable with it.
+                tenant.all_durable();
+                absent.insert(number, tenant);
+            }
+        }
+        let kept = expected.deleted.values().map(|kept| &kept.volume);
+        let numbers = expected.volumes.values().chain(kept).map(|volume| volume.number);
+        let numbers: Vec<u32> = numbers.collect();
+        absent.retain(|number, _| numbers.contains(number));
     }
 
     /// Clients are let in by the rules that there are.
@@ -218,6 +242,8 @@ const fn met(request: &Request) -> &'static str {
         Request::VolumeCreate(_) => "operator: volume create",
         Request::CloneCreate(_) => "operator: clone create",
         Request::VolumeDelete(_) => "operator: volume delete",
+        Request::VolumeUndelete(_) => "operator: volume undelete",
+        Request::VolumePurge(_) => "operator: volume purge",
         Request::AggregateDelete(_) => "operator: aggr delete",
         Request::VolumeSet(_) => "operator: volume set",
         Request::VolumeResize(_) => "operator: volume resize",

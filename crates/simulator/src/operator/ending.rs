@@ -12,7 +12,9 @@ use crate::machine::AGGREGATE;
 use crate::machine::cut::Cut;
 use crate::seed::finding::Finding;
 use crate::seed::reduction::Calm;
-use admin_api::{AggregateCreate, AggregateDelete, MountRemove, Reply, Request, VolumeDelete};
+use admin_api::{
+    AggregateCreate, AggregateDelete, MountRemove, Reply, Request, VolumeDelete, VolumePurge,
+};
 
 /// Of 100 lives in which it is clear whose the disks are, those that end so.
 const ENDING_PERCENT: u64 = 60;
@@ -65,13 +67,24 @@ fn empty_aggregate(life: &mut OperatorLife<'_>) -> Result<(), Finding> {
         let unmount = Request::FuseUnmount(MountRemove { mountpoint });
         life.call(Asked::Request(Box::new(unmount)))?;
     }
-    // A volume goes when its clones have gone.
-    while let Some(name) = life.expected.volume_to_delete() {
-        let (force, dry_run) = (true, false);
-        let early = AggregateDelete { name: AGGREGATE.to_owned(), force, dry_run, plan: None };
+    // A volume goes when its clones have gone, those that are kept included.
+    loop {
+        let going = life.expected.volume_to_delete();
+        let Some(name) = going.clone().or_else(|| life.expected.deleted.keys().next().cloned())
+        else {
+            return Ok(());
+        };
+        let (force, dry_run, plan) = (true, false, None);
+        let early = AggregateDelete { name: AGGREGATE.to_owned(), force, dry_run, plan };
         life.call(Asked::Request(Box::new(Request::AggregateDelete(early))))?;
-        let delete = VolumeDelete { name, dry_run, plan: None };
-        life.call(Asked::Request(Box::new(Request::VolumeDelete(delete))))?;
+        let plan = None;
+        let end = match going {
+            Some(_) => {
+                let queue_for_seconds = if life.typed.chance(70) { Some(0) } else { None };
+                Request::VolumeDelete(VolumeDelete { name, queue_for_seconds, dry_run, plan })
+            }
+            None => Request::VolumePurge(VolumePurge { name, dry_run, plan }),
+        };
+        life.call(Asked::Request(Box::new(end)))?;
     }
-    Ok(())
 }

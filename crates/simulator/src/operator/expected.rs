@@ -4,6 +4,7 @@
 //! it knows no engine.
 
 use super::disks::DiskBook;
+use super::queue::ExpectedDeleted;
 use crate::machine::AGGREGATE;
 use admin_api::{
     AggregateAdd, CloneCreate, CloneOf, Code, DiskReplace, ExportRule, Owner, RaidKind,
@@ -20,6 +21,8 @@ pub(super) struct ExpectedVolume {
     pub(super) policy: TieringPolicy,
     pub(super) reallocate: Reallocation,
     pub(super) is_offline: bool,
+    /// Its number in the aggregate.
+    pub(super) number: u32,
     /// The days that were chosen.
     chosen_days: Option<u16>,
     /// Oldest first.
@@ -31,8 +34,9 @@ pub(super) struct ExpectedVolume {
 }
 
 impl ExpectedVolume {
-    fn new(wanted: &VolumeCreate) -> Self {
+    fn new(wanted: &VolumeCreate, number: u32) -> Self {
         Self {
+            number,
             size_bytes: wanted.size_bytes,
             owner: wanted.owner.unwrap_or(Owner { uid: 0, gid: 0 }),
             exports: wanted.exports.clone(),
@@ -111,6 +115,10 @@ pub(super) struct Expected {
     /// What was set; none if nobody said.
     pub(super) area_cleaning: Option<bool>,
     pub(super) volumes: BTreeMap<String, ExpectedVolume>,
+    /// Deleted volumes that are kept, by what they are called then.
+    pub(super) deleted: BTreeMap<String, ExpectedDeleted>,
+    /// The number of the next volume.
+    next_number: u32,
     /// By mountpoint; they end with the process.
     pub(super) mounts: BTreeMap<String, ExpectedMount>,
 }
@@ -118,8 +126,16 @@ pub(super) struct Expected {
 impl Expected {
     /// A node without an aggregate.
     pub(super) fn new(raid: RaidKind, disks: DiskBook) -> Self {
-        let (volumes, mounts) = (BTreeMap::new(), BTreeMap::new());
-        Self { raid, is_made: false, disks, area_cleaning: None, volumes, mounts }
+        Self {
+            raid,
+            is_made: false,
+            disks,
+            area_cleaning: None,
+            volumes: BTreeMap::new(),
+            deleted: BTreeMap::new(),
+            next_number: 1,
+            mounts: BTreeMap::new(),
+        }
     }
 
     /// What there is after a call, or the code with which it is refused.
@@ -170,10 +186,11 @@ impl Expected {
             }
             Request::AggregateDelete(wanted) => {
                 self.check_aggregate(&wanted.name)?;
-                if !self.volumes.is_empty() {
+                if !self.volumes.is_empty() || !self.deleted.is_empty() {
                     return Err(Code::Conflict);
                 }
                 self.is_made = false;
+                self.next_number = 1;
                 self.area_cleaning = None;
                 self.disks.release_all();
             }
@@ -190,14 +207,9 @@ impl Expected {
             Request::VolumeOffline(wanted) => self.set_offline(&wanted.name, true)?,
             Request::VolumeOnline(wanted) => self.set_offline(&wanted.name, false)?,
             Request::VolumeRename(wanted) => self.rename(wanted)?,
-            Request::VolumeDelete(wanted) => {
-                self.volume(&wanted.name)?;
-                if self.mounts.values().any(|mount| mount.volume == wanted.name) {
-                    return Err(Code::Conflict);
-                }
-                self.check_no_clones(&wanted.name, |_| true)?;
-                self.volumes.remove(&wanted.name);
-            }
+            Request::VolumeDelete(wanted) => self.delete(wanted)?,
+            Request::VolumeUndelete(wanted) => self.undelete(wanted)?,
+            Request::VolumePurge(wanted) => self.purge(&wanted.name)?,
             Request::SnapshotCreate(wanted) => {
                 let volume = self.volume(&wanted.volume)?;
                 if volume.snapshots.contains(&wanted.name) {
@@ -260,7 +272,8 @@ impl Expected {
         wanted.exports.iter().try_for_each(|rule| add_rule(&mut rules, *rule, None))?;
         check_days(wanted.tiering_policy, wanted.tiering_minimum_cooling_days)?;
         for name in &wanted.names {
-            self.volumes.insert(name.clone(), ExpectedVolume::new(wanted));
+            let number = self.take_number();
+            self.volumes.insert(name.clone(), ExpectedVolume::new(wanted, number));
         }
         Ok(())
     }
@@ -283,7 +296,8 @@ impl Expected {
             ..parent
         };
         for name in &wanted.names {
-            self.volumes.insert(name.clone(), clone.clone());
+            let number = self.take_number();
+            self.volumes.insert(name.clone(), ExpectedVolume { number, ..clone.clone() });
         }
         Ok(())
     }
@@ -295,10 +309,19 @@ impl Expected {
     }
 
     /// A conflict if the volume has clones that began with such a snapshot.
-    fn check_no_clones(&self, name: &str, is_base: impl Fn(&str) -> bool) -> Result<(), Code> {
-        let of = |of: &CloneOf| of.volume == name && is_base(&of.snapshot);
-        let has_clone = self.volumes.values().any(|one| one.clone_of.as_ref().is_some_and(of));
+    pub(super) fn check_no_clones(
+        &self,
+        name: &str,
+        is_base: impl Fn(&str) -> bool,
+    ) -> Result<(), Code> {
+        let is_its = |of: &CloneOf| of.volume == name && is_base(&of.snapshot);
+        let has_clone = self.origins().any(|(_, of)| is_its(of));
         if has_clone { Err(Code::Conflict) } else { Ok(()) }
+    }
+
+    const fn take_number(&mut self) -> u32 {
+        self.next_number += 1;
+        self.next_number - 1
     }
 
     fn set_offline(&mut self, name: &str, is_offline: bool) -> Result<(), Code> {
@@ -321,7 +344,9 @@ impl Expected {
         }
         let Some(volume) = self.volumes.remove(&wanted.name) else { return Err(Code::NotFound) };
         self.volumes.insert(wanted.new_name.clone(), volume);
-        for of in self.volumes.values_mut().filter_map(|volume| volume.clone_of.as_mut()) {
+        let kept = self.deleted.values_mut().map(|kept| &mut kept.volume);
+        let all = self.volumes.values_mut().chain(kept);
+        for of in all.filter_map(|volume| volume.clone_of.as_mut()) {
             if of.volume == wanted.name {
                 of.volume.clone_from(&wanted.new_name);
             }
@@ -358,7 +383,7 @@ impl Expected {
         if self.is_made && name == AGGREGATE { Ok(()) } else { Err(Code::NotFound) }
     }
 
-    fn volume(&mut self, name: &str) -> Result<&mut ExpectedVolume, Code> {
+    pub(super) fn volume(&mut self, name: &str) -> Result<&mut ExpectedVolume, Code> {
         self.volumes.get_mut(name).ok_or(Code::NotFound)
     }
 
@@ -392,6 +417,8 @@ pub(super) const fn is_dry(request: &Request) -> bool {
         Request::VolumeCreate(wanted) => wanted.dry_run,
         Request::CloneCreate(wanted) => wanted.dry_run,
         Request::VolumeDelete(wanted) => wanted.dry_run,
+        Request::VolumeUndelete(wanted) => wanted.dry_run,
+        Request::VolumePurge(wanted) => wanted.dry_run,
         Request::VolumeResize(wanted) => wanted.dry_run,
         Request::VolumeRename(wanted) => wanted.dry_run,
         Request::VolumeOffline(wanted) => wanted.dry_run,
@@ -437,7 +464,7 @@ pub(super) const fn takes_room(request: &Request) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use admin_api::{MountCreate, SnapshotName, VolumeDelete};
+    use admin_api::{MountCreate, SnapshotName, VolumeDelete, VolumeUndelete};
 
     fn create(name: &str) -> Request {
         Request::VolumeCreate(VolumeCreate {
@@ -479,7 +506,21 @@ mod tests {
         };
         assert_eq!(mount(true).after(&restore(true, true)), Err(Code::Conflict));
         assert!(mount(false).after(&restore(true, false)).is_ok());
-        let delete = VolumeDelete { name: "v".to_owned(), dry_run: false, plan: None };
-        assert_eq!(restored.after(&Request::VolumeDelete(delete)), Ok(made));
+        let delete = |queue_for_seconds| {
+            let name = "v".to_owned();
+            Request::VolumeDelete(VolumeDelete {
+                name,
+                queue_for_seconds,
+                dry_run: false,
+                plan: None,
+            })
+        };
+        let gone = restored.after(&delete(Some(0))).unwrap();
+        assert!(gone.volumes.is_empty() && gone.deleted.is_empty());
+        let kept = restored.after(&delete(None)).unwrap();
+        assert_eq!(kept.deleted.keys().collect::<Vec<_>>(), ["v~1"]);
+        let name = "v".to_owned();
+        let undelete = VolumeUndelete { name, new_name: None, dry_run: false };
+        assert_eq!(kept.after(&Request::VolumeUndelete(undelete)), Ok(restored));
     }
 }

@@ -23,6 +23,7 @@ use crate::seed::trace::Trace;
 use crate::tenant::Tenant;
 use admin_api::{AggregateCreate, RaidKind, Request};
 use model_fs::Mix;
+use std::collections::BTreeMap;
 use units::BLOCK_SIZE_U64;
 
 /// Mode of the root of a volume, which management chooses.
@@ -70,6 +71,8 @@ pub(super) struct OperatorLife<'a> {
     /// The last call changed something, and nobody has looked at that.
     pub(super) is_to_look: bool,
     pub(super) tenants: Vec<Tenant>,
+    /// Those whose volumes are deleted and kept, by the volume's number.
+    pub(super) absent: BTreeMap<u32, Tenant>,
     /// Disks that go.
     pub(super) losses: Losses,
     pub(super) next_operation: u64,
@@ -132,6 +135,7 @@ pub(crate) fn live(seed: u64, lives: &Lives, trace: &mut Trace) -> Result<(), Fi
         expected: Expected::new(raid, disks),
         is_to_look: false,
         tenants: Vec::new(),
+        absent: BTreeMap::new(),
         losses: Losses::default(),
         next_operation: 0,
         cut_off: None,
@@ -323,10 +327,16 @@ impl OperatorLife<'_> {
 
     /// Begins to work on volumes that nobody works on yet.
     pub(super) fn add_tenants(&mut self) -> Result<(), Finding> {
-        let Self { machine, expected, tenants, .. } = self;
+        let Self { machine, expected, tenants, absent, .. } = self;
         for (name, volume) in &expected.volumes {
             let is_held = tenants.iter().any(|tenant| tenant.name == *name);
             if is_held || !is_worked_on(name) {
+                continue;
+            }
+            if let Some(mut tenant) = absent.remove(&volume.number) {
+                machine.trace.meet("operator: a deleted volume that is back is worked on");
+                tenant.recover(machine, &[])?;
+                tenants.push(tenant);
                 continue;
             }
             let kind = tenants.len() % machine.plan.volumes.len().max(1);

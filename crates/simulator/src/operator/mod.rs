@@ -36,6 +36,7 @@ pub(crate) mod life;
 mod names;
 mod outage;
 mod outside;
+mod queue;
 mod rest;
 mod starts;
 mod turns;

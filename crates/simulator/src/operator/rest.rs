@@ -26,6 +26,7 @@ impl OperatorLife<'_> {
         }
         self.machine.settle()?;
         self.look_around()?;
+        self.let_time_end()?;
         self.machine.settle()?;
         check_promises(&mut self.machine)?;
         check_lost(&self.machine)?;
@@ -48,6 +49,7 @@ impl OperatorLife<'_> {
         let looks = [
             Request::Status,
             Request::VolumeList,
+            Request::VolumeListDeleted,
             Request::SnapshotList(all.clone()),
             Request::ExportList(all),
             Request::MountList,

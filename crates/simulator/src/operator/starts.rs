@@ -110,13 +110,15 @@ impl OperatorLife<'_> {
     /// What is there is what was there, or what a call that was cut off would have made of it.
     pub(super) fn recover_expected(
         &mut self,
-        after: Option<Expected>,
+        mut after: Option<Expected>,
         is_told: bool,
     ) -> Result<(), Finding> {
+        self.note_due(after.as_mut());
         let looks = [
             Request::AggregateList,
             Request::VolumeList,
             Request::SnapshotList(VolumeFilter::default()),
+            Request::VolumeListDeleted,
             Request::Status,
         ];
         let mut seen = Vec::new();
@@ -127,6 +129,21 @@ impl OperatorLife<'_> {
             let mut seen = seen.iter();
             seen.try_for_each(|(look, reply)| views::check(expected, look, reply))
         };
+        let outcome = self.choose_expected(after, is_told, fits);
+        for (_, reply) in &seen {
+            if let Reply::VolumeListDeleted(list) = reply {
+                self.expected.settle_deleted(list);
+            }
+        }
+        outcome
+    }
+
+    fn choose_expected(
+        &mut self,
+        after: Option<Expected>,
+        is_told: bool,
+        fits: impl Fn(&Expected) -> views::Checked,
+    ) -> Result<(), Finding> {
         let Some(after) = after else {
             return fits(&self.expected).map_err(|wrong| after_start(&wrong));
         };

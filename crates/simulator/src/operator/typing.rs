@@ -13,7 +13,8 @@ use admin_api::{
     ExportAdd, ExportRemove, ExportRule, GroupRemove, JobAction, JobChange, MapShow, MountCreate,
     MountRemove, Named, Network, Owner, RateLimit, Reallocation, Request, ScrubAction, ScrubChange,
     SnapshotDelete, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove, Squash, TieringPolicy,
-    VolumeCreate, VolumeDelete, VolumeFilter, VolumeOffline, VolumeRename, VolumeResize, VolumeSet,
+    VolumeCreate, VolumeDelete, VolumeFilter, VolumeOffline, VolumePurge, VolumeRename,
+    VolumeResize, VolumeSet, VolumeUndelete,
 };
 use std::net::Ipv4Addr;
 
@@ -55,10 +56,8 @@ impl Typist<'_> {
         match self.choices.below(100) {
             0..12 => Request::VolumeCreate(self.volume_create()),
             12..16 => Request::CloneCreate(self.clone_create()),
-            16..24 => {
-                let name = self.volume();
-                Request::VolumeDelete(VolumeDelete { name, dry_run: self.is_dry(), plan: None })
-            }
+            16..21 => Request::VolumeDelete(self.volume_delete()),
+            21..24 => self.of_deleted(),
             24..28 => Request::VolumeSet(self.volume_set()),
             28..32 => Request::VolumeResize(self.volume_resize()),
             32..36 => Request::VolumeRename(self.volume_rename()),
@@ -103,7 +102,8 @@ impl Typist<'_> {
     /// A look at something.
     pub(super) fn look(&mut self) -> Request {
         match self.choices.below(12) {
-            0..3 => Request::VolumeList,
+            0..2 => Request::VolumeList,
+            2 => Request::VolumeListDeleted,
             3 => Request::VolumeShow(Named { name: self.volume() }),
             4 => Request::SnapshotList(VolumeFilter { volume: Some(self.volume()) }),
             5 => Request::SnapshotList(VolumeFilter::default()),
@@ -202,6 +202,31 @@ impl Typist<'_> {
             reallocate: self.choices.pick(&REALLOCATIONS),
             dry_run: self.is_dry(),
         }
+    }
+
+    fn volume_delete(&mut self) -> VolumeDelete {
+        let queue_for_seconds = match self.choices.below(10) {
+            0..3 => None,
+            3..7 => Some(1 + self.choices.below(200)),
+            _ => Some(0),
+        };
+        let name = self.volume();
+        VolumeDelete { name, queue_for_seconds, dry_run: self.is_dry(), plan: None }
+    }
+
+    /// A deleted volume comes back, mostly, or goes for good.
+    fn of_deleted(&mut self) -> Request {
+        let deleted = &self.expected.deleted;
+        let names = deleted.iter().flat_map(|(title, kept)| [title, &kept.former_name]);
+        let names: Vec<&str> = names.map(String::as_str).collect();
+        let is_wrong = names.is_empty() || self.choices.chance(WRONG_PERCENT);
+        let name = if is_wrong { self.volume() } else { self.any(&names) };
+        let dry_run = self.is_dry();
+        if self.choices.chance(30) {
+            return Request::VolumePurge(VolumePurge { name, dry_run, plan: None });
+        }
+        let new_name = self.choices.chance(30).then(|| self.any(&QUIET));
+        Request::VolumeUndelete(VolumeUndelete { name, new_name, dry_run })
     }
 
     /// Of any volume. Those who work on volumes begin with an empty one, so the clone is the

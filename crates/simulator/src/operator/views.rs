@@ -5,8 +5,8 @@
 use super::expected::{Expected, ExpectedVolume, is_dry, is_worked_on};
 use crate::machine::AGGREGATE;
 use admin_api::{
-    AggregateInfo, AggregateState, ExportRule, MountInfo, RaidKind, Reply, Request, SnapshotInfo,
-    StatusReply, VolumeExports, VolumeInfo, VolumeState,
+    AggregateInfo, AggregateState, CloneOf, ExportRule, MountInfo, RaidKind, Reply, Request,
+    SnapshotInfo, StatusReply, VolumeExports, VolumeInfo, VolumeState,
 };
 use std::fmt::Debug;
 
@@ -43,7 +43,9 @@ pub(super) fn check(expected: &Expected, request: &Request, reply: &Reply) -> Ch
         | Reply::VolumeRename(info)
         | Reply::VolumeOffline(info)
         | Reply::VolumeOnline(info) => check_named(expected, info),
+        Reply::VolumeUndelete(info) => check_named(expected, info),
         Reply::VolumeList(list) => check_volumes(expected, list),
+        Reply::VolumeListDeleted(list) => expected.check_deleted(list),
         Reply::SnapshotCreate(info) => {
             let volume = expected.volumes.get(&info.volume);
             let last = volume.and_then(|volume| volume.snapshots.last());
@@ -91,6 +93,7 @@ pub(super) fn check_volumes(expected: &Expected, list: &[VolumeInfo]) -> Checked
 
 fn check_volume(expected: &Expected, volume: &ExpectedVolume, info: &VolumeInfo) -> Checked {
     let name = &info.name;
+    same(&format!("number of {name}"), &volume.number, &info.id)?;
     same(&format!("aggregate of {name}"), &AGGREGATE, &info.aggregate.as_str())?;
     let state = if volume.is_offline { VolumeState::Offline } else { VolumeState::Online };
     same(
@@ -133,7 +136,19 @@ pub(super) fn check_snapshots(
     let there: Vec<(&str, &str)> = there.collect();
     let shown: Vec<(&str, &str)> =
         list.iter().map(|info| (info.volume.as_str(), info.name.as_str())).collect();
-    same("snapshots", &there, &shown)
+    same("snapshots", &there, &shown)?;
+    for info in list {
+        let (volume, snapshot) = (&info.volume, &info.name);
+        let is_its = |of: &&CloneOf| of.volume == *volume && of.snapshot == *snapshot;
+        let clones = expected.origins().filter(|(_, of)| is_its(of));
+        let mut clones: Vec<String> = clones.map(|(name, _)| name.to_owned()).collect();
+        clones.sort();
+        // One whose time is over may have been purged.
+        let is_due = |name: &String| !info.clones.contains(name) && expected.may_be_gone(name);
+        clones.retain(|name| !is_due(name));
+        same(&format!("clones of {volume}@{snapshot}"), &clones, &info.clones)?;
+    }
+    Ok(())
 }
 
 fn check_exports(expected: &Expected, shown: &VolumeExports) -> Checked {
@@ -171,6 +186,10 @@ fn check_aggregate(expected: &Expected, info: &AggregateInfo) -> Checked {
     same("its protection", &expected.raid, &info.raid)?;
     expected.disks.check_shown(&info.disks)?;
     same("its volumes", &(expected.volumes.len() as u64), &info.volumes)?;
+    if !expected.count_deleted().contains(&info.deleted_volumes) {
+        let kept = expected.deleted.keys();
+        return Err(format!("its deleted volumes: expected {kept:?}, shown {info:?}"));
+    }
     if let Some(is_on) = expected.area_cleaning {
         same("its area cleaning", &is_on, &info.area_cleaning)?;
     }

@@ -97,6 +97,9 @@ pub fn lives_of(rule: Rule) -> Lives {
             | Rule::DiskNameUnnoted
             | Rule::JobRateForgotten
             | Rule::OfflineForgotten
+            | Rule::QueueingForgotten
+            | Rule::UndeleteForgotten
+            | Rule::PurgedEarly
             | Rule::ChangeAnsweredEarly
             | Rule::RulesToldEarly
             | Rule::RefusedRestoreDone

@@ -47,13 +47,8 @@ fn create(twin: &mut Twin) {
     let is_taken = twin.model.volumes().values().any(|volume| volume.name == name);
     match twin.create(name, size_blocks) {
         Ok(_) => assert!(!is_taken && size_blocks >= 256, "{name} {size_blocks}"),
-        // The name of one that is being deleted is taken until that is done.
-        Err(AggregateError::Refused(_)) => assert!(
-            is_taken || size_blocks < 256 || {
-                twin.rig().settle();
-                twin.create(name, size_blocks).is_ok()
-            }
-        ),
+        // The name of one that is being deleted is free.
+        Err(AggregateError::Refused(_)) => assert!(is_taken || size_blocks < 256, "{name}"),
         Err(other) => panic!("{other}"),
     }
 }

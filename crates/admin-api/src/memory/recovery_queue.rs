@@ -1,0 +1,139 @@
+//! Volumes that are deleted, in the recovery queue and for good.
+
+use super::{State, clones};
+use crate::error::{AdminError, Code};
+use crate::recovery_queue::{
+    DeletedVolume, VolumeDelete, VolumePurge, VolumeUndelete, find_deleted,
+};
+use crate::replies::{Removal, SnapshotInfo, VolumeInfo};
+use crate::time::Time;
+use units::Timestamp;
+
+/// A volume of the queue, with what it comes back with.
+struct Kept {
+    shown: DeletedVolume,
+    volume: VolumeInfo,
+    snapshots: Vec<SnapshotInfo>,
+}
+
+/// In the order of their deletion.
+#[derive(Default)]
+pub(super) struct Queue(Vec<Kept>);
+
+impl Queue {
+    /// The volumes, under their names in the queue.
+    pub(super) fn volumes(&self) -> impl Iterator<Item = (&str, &VolumeInfo)> {
+        self.0.iter().map(|kept| (kept.shown.name.as_str(), &kept.volume))
+    }
+
+    fn find(&self, message: &str, name: &str) -> Result<usize, AdminError> {
+        let shown = self.list();
+        let found = find_deleted(message, &shown, name)?;
+        Ok(self.0.iter().position(|kept| kept.shown.name == found.name).unwrap_or_default())
+    }
+
+    fn list(&self) -> Vec<DeletedVolume> {
+        self.0.iter().map(|kept| kept.shown.clone()).collect()
+    }
+}
+
+pub(super) fn list(state: &State) -> Vec<DeletedVolume> {
+    state.queue.list()
+}
+
+pub(super) fn delete(state: &mut State, request: &VolumeDelete) -> Result<Removal, AdminError> {
+    let VolumeDelete { name, dry_run, .. } = request;
+    let volume = state.volume("delete", name)?.clone();
+    if let Some(mountpoint) = volume.mountpoints.first() {
+        return Err(AdminError::new(Code::Conflict, "cannot delete", name)
+            .because(format!("it is mounted at {mountpoint}"))
+            .try_next(format!("stroop unmount {}", units::shell_word(mountpoint))));
+    }
+    clones::check_none(state, name)?;
+    let mut consequences = vec![format!("{} files", volume.files)];
+    if volume.snapshots > 0 {
+        consequences.push(format!("{} snapshots", volume.snapshots));
+    }
+    consequences.extend(volume.exports.iter().map(|rule| format!("exported to {rule}")));
+    let kept_seconds = request.kept_seconds();
+    let deleted = Time(Timestamp::from_parts(i64::from(state.objects_made), 0));
+    let purge_after = Time(Timestamp(deleted.0.get() + 1_000_000_000 * kept_seconds as i64));
+    let kept_until = Some(purge_after).filter(|_| kept_seconds > 0);
+    let held_bytes = volume.used_bytes();
+    if !dry_run {
+        state.volumes.remove(name);
+        let snapshots = state.snapshots.remove(name).unwrap_or_default();
+        count(state, &volume, (-1, i64::from(kept_until.is_some())));
+        match kept_until {
+            None => clones::forget(&mut state.snapshots, name),
+            Some(_) => {
+                let shown = DeletedVolume {
+                    name: format!("{name}~{}", volume.id),
+                    former_name: name.clone(),
+                    id: volume.id,
+                    aggregate: volume.aggregate.clone(),
+                    files: volume.files,
+                    snapshots: volume.snapshots,
+                    held_bytes,
+                    deleted,
+                    purge_after,
+                };
+                let State { volumes, snapshots: all, .. } = state;
+                clones::rename((volumes, all), name, &shown.name);
+                state.queue.0.push(Kept { shown, volume, snapshots });
+            }
+        }
+    }
+    let freed_bytes = if kept_until.is_some() { 0 } else { held_bytes };
+    let removal = Removal::new(name.clone(), consequences, *dry_run);
+    Ok(Removal { freed_bytes, kept_until, ..removal })
+}
+
+pub(super) fn undelete(
+    state: &mut State,
+    request: &VolumeUndelete,
+) -> Result<VolumeInfo, AdminError> {
+    let message = "cannot undelete";
+    let place = state.queue.find(message, &request.name)?;
+    let Kept { shown, volume, .. } = &state.queue.0[place];
+    let name = request.new_name.as_ref().unwrap_or(&shown.former_name).clone();
+    if state.volumes.contains_key(&name) {
+        return Err(AdminError::new(Code::Conflict, message, &request.name)
+            .because(format!("there is a volume '{name}'"))
+            .try_next(format!("stroop volume undelete {} --as NAME", shown.name)));
+    }
+    let volume = VolumeInfo { name: name.clone(), ..volume.clone() };
+    if !request.dry_run {
+        let Kept { shown, mut snapshots, .. } = state.queue.0.remove(place);
+        snapshots.iter_mut().for_each(|snapshot| snapshot.volume.clone_from(&name));
+        let State { volumes, snapshots: all, .. } = state;
+        clones::rename((volumes, all), &shown.name, &name);
+        state.snapshots.insert(name.clone(), snapshots);
+        state.volumes.insert(name, volume.clone());
+        count(state, &volume, (1, -1));
+    }
+    Ok(volume)
+}
+
+pub(super) fn purge(state: &mut State, request: &VolumePurge) -> Result<Removal, AdminError> {
+    let place = state.queue.find("cannot purge", &request.name)?;
+    let shown = state.queue.0[place].shown.clone();
+    if !request.dry_run {
+        let Kept { volume, .. } = state.queue.0.remove(place);
+        clones::forget(&mut state.snapshots, &shown.name);
+        count(state, &volume, (0, -1));
+    }
+    let consequences = vec![format!("{} files", shown.files)];
+    let removal = Removal::new(shown.name, consequences, request.dry_run);
+    Ok(Removal { freed_bytes: shown.held_bytes, ..removal })
+}
+
+/// The aggregate has so many volumes more, and so many more in the queue.
+fn count(state: &mut State, volume: &VolumeInfo, (volumes, deleted): (i64, i64)) {
+    if let Some(aggregate) = state.aggregates.get_mut(&volume.aggregate) {
+        aggregate.volumes = aggregate.volumes.saturating_add_signed(volumes);
+        aggregate.deleted_volumes = aggregate.deleted_volumes.saturating_add_signed(deleted);
+        let held = volume.used_bytes() as i64 * deleted;
+        aggregate.deleted_bytes = aggregate.deleted_bytes.saturating_add_signed(held);
+    }
+}

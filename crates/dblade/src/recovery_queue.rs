@@ -1,0 +1,104 @@
+//! Volumes in the recovery queue ([`volume::recovery_queue`]), as clients and administrators find
+//! them.
+//!
+//! Clients find a volume of the queue no more than one that is offline: their handles are stale,
+//! and good again when it is back. To the node it is a volume as others are: the space of its
+//! removed files comes back, blocks move, and what it uses counts.
+//!
+//! Invariants:
+//! - A volume of the queue is registered under its title there, `NAME~NUMBER`, which is no name
+//!   that anybody can ask for; its own name is free once the deletion is durable.
+//! - Whoever is told that a handle is stale is told so of what survives a crash.
+//!
+//! Fails: [`EngineError`]; the volume is then where it was.
+
+use crate::engine::{Done, Engine};
+use crate::error::EngineError;
+use crate::names::served_name;
+use crate::served::{Queued, ServedVolume, Standing, VolumeKind, VolumeNames};
+use aggregate::{Acted, AggregateError, FreezeScope};
+use ondisk::records::queue_title;
+use std::sync::Arc;
+use volume::recovery_queue::{self, Keeping};
+
+/// See [`Engine::queue_deletion`].
+pub(crate) fn enter(engine: &Arc<Engine>, name: &str, keeping: Keeping, done: Done<()>) {
+    let Some(served) = engine.volume_named(name) else {
+        return done(Err(EngineError::NotFound { kind: "volume", name: name.to_owned() }));
+    };
+    if matches!(served.kind, VolumeKind::Traditional(_)) {
+        return done(Err(EngineError::Conflict(format!(
+            "'{name}' is a traditional volume: it goes with its aggregate"
+        ))));
+    }
+    let (aggregate, number) = (Arc::clone(&served.aggregate), served.environment.volume);
+    let (engine, same, before) = (Arc::clone(engine), Arc::clone(&served), served.standing());
+    let action = move |scope: &mut FreezeScope<'_, '_>| {
+        same.check_there()?;
+        scope.block_side().check_no_clones(number)?;
+        recovery_queue::enter(scope, number, keeping)?;
+        if before == Standing::Online {
+            same.set_standing(Standing::GoingOffline);
+        }
+        Ok(Acted::Done)
+    };
+    let committed = move |outcome: Result<(), AggregateError>| {
+        match outcome.is_ok() {
+            true => {
+                served.set_standing(Standing::Offline);
+                let is_offline = before == Standing::Offline;
+                served.set_queued(Some(Queued { keeping, is_offline }));
+                rename(&engine, &served, served.names().given);
+            }
+            // If it has failed, what counts is the record that is read when the aggregate is back.
+            false => served.set_standing(before),
+        }
+        done(outcome.map_err(EngineError::from));
+    };
+    aggregate.request_action(Box::new(action), Box::new(committed));
+}
+
+/// See [`Engine::undelete_volume`].
+pub(crate) fn leave(engine: &Arc<Engine>, title: &str, name: &str, done: Done<()>) {
+    let found = engine.volume_named(title).and_then(|one| one.queued().map(|queued| (one, queued)));
+    let Some((served, queued)) = found else {
+        return done(Err(EngineError::NotFound { kind: "volume", name: title.to_owned() }));
+    };
+    // One that is away is to find its name when it is back.
+    if engine.volume_named(name).is_some() || engine.away_with_name(name).is_some() {
+        return done(Err(EngineError::Exists { kind: "volume", name: name.to_owned() }));
+    }
+    let (aggregate, number) = (Arc::clone(&served.aggregate), served.environment.volume);
+    let (engine, given, same) = (Arc::clone(engine), name.to_owned(), Arc::clone(&served));
+    let action = move |scope: &mut FreezeScope<'_, '_>| {
+        same.check_there()?;
+        recovery_queue::leave(scope, number, &given)?;
+        Ok(Acted::Done)
+    };
+    let given = name.to_owned();
+    let committed = move |outcome: Result<(), AggregateError>| {
+        if outcome.is_ok() {
+            served.set_queued(None);
+            rename(&engine, &served, given);
+            served.set_standing(match queued.is_offline {
+                true => Standing::Offline,
+                false => Standing::Online,
+            });
+        }
+        done(outcome.map_err(EngineError::from));
+    };
+    aggregate.request_action(Box::new(action), Box::new(committed));
+}
+
+/// A volume that has entered the queue or left it is found as it is called now.
+fn rename(engine: &Engine, served: &Arc<ServedVolume>, given: String) {
+    let of = &served.aggregate.parts.identity;
+    let title = match served.queued() {
+        Some(_) => queue_title(&given, served.environment.volume),
+        None => given.clone(),
+    };
+    // Another may have come into service with this name meanwhile.
+    let identity = served.environment.identity;
+    let found = served_name(engine, (&title, identity), (of.aggregate, &of.name));
+    engine.rename_served(served, VolumeNames { served: found, given });
+}

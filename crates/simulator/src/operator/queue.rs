@@ -1,0 +1,242 @@
+//! Deleted volumes that are kept: what is expected of them, and the end of their time.
+//!
+//! Invariants: a volume is purged by a look of management alone, and none whose time is not over.
+//! So nothing but such a look leaves it open whether a volume is there, and what the operator sees
+//! next settles that.
+//!
+//! Fails: in words, which say what was expected and what was shown.
+
+use super::calls::wrong;
+use super::desk::Asked;
+use super::expected::{Expected, ExpectedVolume, is_worked_on};
+use super::life::OperatorLife;
+use super::views::{Checked, same};
+use crate::seed::finding::Finding;
+use admin_api::{CloneOf, Code, DeletedVolume, Reply, Request, Time, VolumeDelete, VolumeUndelete};
+use platform::Clock as _;
+
+const SECOND_NANOSECONDS: u64 = 1_000_000_000;
+/// Longer than those of the operator's deleted volumes are kept that are not kept for hours.
+const KEPT_SECONDS_MAX: u64 = 300;
+/// Longer than a volume must have been due.
+const DUE_SECONDS: u64 = 601;
+/// Looks of management until a volume is purged that is due.
+const WATCHES_MAX: u32 = 4;
+/// Of 100 rests with deleted volumes, those in which so much time passes.
+const PASSING_PERCENT: u64 = 40;
+
+/// A deleted volume that is kept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct ExpectedDeleted {
+    pub(super) former_name: String,
+    pub(super) volume: ExpectedVolume,
+    kept_seconds: u64,
+    /// Unknown while nobody has said it.
+    purge_after: Option<Time>,
+    /// It may have been purged.
+    is_due: bool,
+}
+
+impl Expected {
+    pub(super) fn delete(&mut self, wanted: &VolumeDelete) -> Result<(), Code> {
+        self.volume(&wanted.name)?;
+        if self.mounts.values().any(|mount| mount.volume == wanted.name) {
+            return Err(Code::Conflict);
+        }
+        self.check_no_clones(&wanted.name, |_| true)?;
+        let Some(volume) = self.volumes.remove(&wanted.name) else { return Err(Code::NotFound) };
+        let kept_seconds = wanted.kept_seconds();
+        if kept_seconds > 0 {
+            let former_name = wanted.name.clone();
+            let title = format!("{former_name}~{}", volume.number);
+            let (purge_after, is_due) = (None, false);
+            let kept = ExpectedDeleted { former_name, volume, kept_seconds, purge_after, is_due };
+            self.deleted.insert(title, kept);
+        }
+        Ok(())
+    }
+
+    pub(super) fn undelete(&mut self, wanted: &VolumeUndelete) -> Result<(), Code> {
+        let title = self.title_of(&wanted.name)?;
+        let former_name = &self.deleted[&title].former_name;
+        let name = wanted.new_name.as_ref().unwrap_or(former_name).clone();
+        if self.volumes.contains_key(&name) {
+            return Err(Code::Conflict);
+        }
+        if let Some(mut kept) = self.deleted.remove(&title) {
+            // Those who worked on it may have given it away.
+            kept.volume.is_owner_known &= !is_worked_on(&kept.former_name);
+            self.volumes.insert(name, kept.volume);
+        }
+        Ok(())
+    }
+
+    pub(super) fn purge(&mut self, name: &str) -> Result<(), Code> {
+        let title = self.title_of(name)?;
+        self.deleted.remove(&title);
+        Ok(())
+    }
+
+    fn title_of(&self, name: &str) -> Result<String, Code> {
+        if self.deleted.contains_key(name) {
+            return Ok(name.to_owned());
+        }
+        let had = self.deleted.iter().filter(|(_, kept)| kept.former_name == name);
+        let had: Vec<&String> = had.map(|(title, _)| title).collect();
+        match had[..] {
+            [title] => Ok(title.clone()),
+            [] => Err(Code::NotFound),
+            _ => Err(Code::Conflict),
+        }
+    }
+
+    /// What clones began with, those of deleted ones that are kept included.
+    pub(super) fn origins(&self) -> impl Iterator<Item = (&str, &CloneOf)> {
+        let live = self.volumes.iter().map(|(name, volume)| (name.as_str(), volume));
+        let kept = self.deleted.iter().map(|(title, kept)| (title.as_str(), &kept.volume));
+        live.chain(kept).filter_map(|(name, one)| one.clone_of.as_ref().map(|of| (name, of)))
+    }
+
+    /// A volume is deleted, and its answer says until when it is kept.
+    pub(super) fn note_kept(&mut self, name: &str, until: Option<Time>) {
+        let unknown =
+            |kept: &&mut ExpectedDeleted| kept.former_name == name && kept.purge_after.is_none();
+        if let Some(kept) = self.deleted.values_mut().find(unknown) {
+            kept.purge_after = until;
+        }
+    }
+
+    /// Volumes whose time is over may be purged.
+    fn note_due(&mut self, now: Time) {
+        for kept in self.deleted.values_mut() {
+            kept.is_due |= kept.purge_after.is_some_and(|time| time <= now);
+        }
+    }
+
+    fn is_any_due(&self) -> bool {
+        self.deleted.values().any(|kept| kept.is_due)
+    }
+
+    /// Whether a deleted volume may have been purged.
+    pub(super) fn may_be_gone(&self, title: &str) -> bool {
+        self.deleted.get(title).is_some_and(|kept| kept.is_due)
+    }
+
+    /// How many may be there.
+    pub(super) fn count_deleted(&self) -> std::ops::RangeInclusive<u64> {
+        let due = self.deleted.values().filter(|kept| kept.is_due).count();
+        (self.deleted.len() - due) as u64..=self.deleted.len() as u64
+    }
+
+    /// Whether a list shows the deleted volumes that are kept.
+    pub(super) fn check_deleted(&self, list: &[DeletedVolume]) -> Checked {
+        for shown in list {
+            let name = &shown.name;
+            let Some(kept) = self.deleted.get(name) else {
+                return Err(format!("deleted volume {name} is shown, and there is none"));
+            };
+            let volume = &kept.volume;
+            same(
+                &format!("former name and number of {name}"),
+                &(&kept.former_name, volume.number),
+                &(&shown.former_name, shown.id),
+            )?;
+            let snapshots = volume.snapshots.len() as u64;
+            same(&format!("snapshots of {name}"), &snapshots, &shown.snapshots)?;
+            let time = (shown.purge_after.0.get() - shown.deleted.0.get()).unsigned_abs();
+            let kept_nanoseconds = kept.kept_seconds * SECOND_NANOSECONDS;
+            same(&format!("time of {name}"), &kept_nanoseconds, &time)?;
+            let told = kept.purge_after.unwrap_or(shown.purge_after);
+            same(&format!("end of {name}"), &told, &shown.purge_after)?;
+        }
+        let is_shown = |title: &String| list.iter().any(|shown| shown.name == *title);
+        match self.deleted.iter().find(|(title, kept)| !kept.is_due && !is_shown(title)) {
+            Some((title, _)) => Err(format!("deleted volume {title} is gone before its time")),
+            None => Ok(()),
+        }
+    }
+
+    /// What a list that was checked leaves no doubt about.
+    pub(super) fn settle_deleted(&mut self, list: &[DeletedVolume]) {
+        self.deleted.retain(|title, kept| {
+            let shown = list.iter().find(|shown| shown.name == *title);
+            kept.purge_after = shown.map(|shown| shown.purge_after);
+            shown.is_some()
+        });
+    }
+}
+
+impl OperatorLife<'_> {
+    fn wall(&self) -> Time {
+        Time(self.machine.world.wall())
+    }
+
+    /// Time has passed: what is expected is that, and what is there if the call has happened that
+    /// was cut off.
+    pub(super) fn note_due(&mut self, after: Option<&mut Expected>) {
+        let now = self.wall();
+        self.expected.note_due(now);
+        if let Some(after) = after {
+            after.note_due(now);
+        }
+    }
+
+    /// After a look of management: which volumes it has purged.
+    pub(super) fn settle_queue(&mut self) -> Result<(), Finding> {
+        self.note_due(None);
+        if !self.expected.is_any_due() || self.machine.aggregate().is_none() {
+            return Ok(());
+        }
+        self.machine.consistency_point()?;
+        let before = self.expected.deleted.len();
+        self.look_at_queue()?;
+        if self.expected.deleted.len() < before {
+            self.machine.trace.meet("operator: a deleted volume is purged when its time is over");
+            self.forget_tenants();
+        }
+        Ok(())
+    }
+
+    fn look_at_queue(&mut self) -> Result<(), Finding> {
+        let Reply::VolumeListDeleted(list) = self.read(Request::VolumeListDeleted)? else {
+            return Ok(());
+        };
+        let asked = Asked::Request(Box::new(Request::VolumeListDeleted));
+        self.expected.check_deleted(&list).map_err(|text| wrong(&asked, &text))?;
+        self.expected.settle_deleted(&list);
+        Ok(())
+    }
+
+    /// Minutes pass, and volumes go whose time is over: a part of a rest.
+    pub(super) fn let_time_end(&mut self) -> Result<(), Finding> {
+        if self.expected.deleted.is_empty() || !self.events.chance(PASSING_PERCENT) {
+            return Ok(());
+        }
+        self.machine.settle()?;
+        if self.machine.world.pending_count() + self.machine.world.held_count() > 0 {
+            // A disk that hangs would count as failed.
+            return Ok(());
+        }
+        self.pass_seconds(KEPT_SECONDS_MAX);
+        let over = self.wall();
+        self.call(Asked::Watch)?;
+        for _ in 0..WATCHES_MAX {
+            self.machine.settle()?;
+            self.pass_seconds(DUE_SECONDS);
+            self.call(Asked::Watch)?;
+            let is_over =
+                |kept: &ExpectedDeleted| kept.purge_after.is_some_and(|time| time <= over);
+            // An aggregate may be away for a while, and its volumes are due from then on.
+            if self.machine.aggregate().is_none() || !self.expected.deleted.values().any(is_over) {
+                return Ok(());
+            }
+        }
+        let text = format!("the time of a volume is over, and it is there: {:?}", self.expected);
+        Err(wrong(&Asked::Watch, &text))
+    }
+
+    fn pass_seconds(&mut self, seconds: u64) {
+        self.machine.world.advance(seconds * SECOND_NANOSECONDS);
+        self.machine.pass_time();
+    }
+}

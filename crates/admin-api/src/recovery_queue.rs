@@ -89,6 +89,9 @@ pub struct DeletedVolume {
     pub files: u64,
     /// Snapshots.
     pub snapshots: u64,
+    /// Why it takes no changes, or could not be served: it is damaged, or a newer build's.
+    #[serde(default)]
+    pub damage: Option<String>,
     /// Space that comes back when it is purged.
     pub held_bytes: u64,
     /// When it was deleted.
@@ -135,8 +138,10 @@ fn validate_queue_name(name: &str) -> Result<(), AdminError> {
     };
     validate_name("volume", former)?;
     // Where two aggregates have a volume of this name and number, the name of one's follows.
-    validate_name("volume", rest)?;
-    if rest.starts_with(|first: char| first.is_ascii_digit()) && name.len() <= 2 * NAME_BYTES_MAX {
+    let (number, aggregate) = rest.split_once('.').unwrap_or((rest, "a"));
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    let is_named = aggregate.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'~');
+    if is_number && is_named && rest.len() <= 2 * NAME_BYTES_MAX {
         return Ok(());
     }
     Err(AdminError::usage("cannot use this volume name", name)
@@ -182,6 +187,7 @@ mod tests {
             aggregate: "a1".to_owned(),
             files: 1,
             snapshots: 0,
+            damage: None,
             held_bytes: 0,
             deleted: Time::default(),
             purge_after: Time::default(),
@@ -208,7 +214,7 @@ mod tests {
         for good in ["home", "home~7", "home~7.a1", "home~7.a1-2"] {
             assert!(purge(good).is_ok(), "{good}");
         }
-        for wrong in ["", "~7", "home~", "home~x", "home~7~8", "home~/7", "Home~7"] {
+        for wrong in ["", "~7", "home~", "home~x", "home~7~8", "home~/7", "Home~7", "home~7x"] {
             assert_eq!(purge(wrong).unwrap_err().code, Code::Usage, "{wrong}");
         }
         assert!(is_queue_name("home~7") && !is_queue_name("home"));

@@ -398,6 +398,9 @@ pub struct Removal {
     /// Until when it is kept in the recovery queue, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_until: Option<Time>,
+    /// What it is called there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_as: Option<String>,
     /// Whether nothing was done.
     pub dry_run: bool,
     /// Names the plan: the deed may carry it, and is refused if another one would be carried out.
@@ -415,6 +418,7 @@ impl Removal {
             consequences,
             freed_bytes: 0,
             kept_until: None,
+            kept_as: None,
             dry_run,
             plan: String::new(),
         }

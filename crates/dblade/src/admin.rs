@@ -16,7 +16,7 @@ use crate::summary::{AggregateSummary, SnapshotSummary, VolumeSummary};
 use crate::{log_copies, log_places, names, offline, recovery_queue, retiring, service};
 use affinity::{Access, Outcome};
 use aggregate::{
-    Acted, Aggregate, AggregateError, FreezeScope, Reallocation, Tiering, VolumeChange,
+    Acted, Aggregate, AggregateError, BlockSide, FreezeScope, Reallocation, Tiering, VolumeChange,
 };
 use cowfs::cache::BufferCache;
 use cowfs::logical::Logical;
@@ -151,6 +151,20 @@ impl Engine {
     /// are the aggregate's, so a volume with a feature that this build lacks can be deleted too
     /// (decision 34).
     pub fn delete_volume(self: &Arc<Self>, name: &str, done: Done<()>) {
+        self.delete_if(name, |_, _| Ok(()), done);
+    }
+
+    /// The same of a volume of the recovery queue, unless it has come back meanwhile.
+    pub fn purge_volume(self: &Arc<Self>, title: &str, done: Done<()>) {
+        self.delete_if(title, BlockSide::check_queued, done);
+    }
+
+    fn delete_if(
+        self: &Arc<Self>,
+        name: &str,
+        check: fn(&BlockSide, VolumeId) -> Result<(), AggregateError>,
+        done: Done<()>,
+    ) {
         let Some(served) = self.volume_named(name) else {
             return done(Err(EngineError::NotFound { kind: "volume", name: name.to_owned() }));
         };
@@ -163,6 +177,7 @@ impl Engine {
         let (same, identity) = (Arc::clone(self), served.environment.identity);
         let action = move |scope: &mut FreezeScope<'_, '_>| {
             served.check_there()?;
+            check(scope.block_side(), served.environment.volume)?;
             scope.block_side().check_no_clones(served.environment.volume)?;
             engine.begin_deletion(&served);
             if let VolumeKind::Flexible(volume) = &served.kind {

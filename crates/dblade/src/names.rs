@@ -13,7 +13,7 @@ use crate::engine::{Done, Engine};
 use crate::error::EngineError;
 use crate::served::{ServedVolume, VolumeNames};
 use aggregate::{Acted, AggregateError, FreezeScope};
-use ondisk::records::NAME_SIZE_MAX;
+use ondisk::records::{NAME_SIZE_MAX, QUEUE_SEPARATOR};
 use std::iter;
 use std::sync::Arc;
 use units::{AggregateUuid, VolumeUuid};
@@ -32,7 +32,13 @@ pub(crate) fn served_name(
             && engine.away_with_name(name).is_none_or(|away| away == aggregate.0)
     };
     let own = iter::once(given.to_owned());
-    let derived = (1..).map(|number| derived(given, aggregate.1, number));
+    let derived = (1..).map(|number| match given.contains(QUEUE_SEPARATOR) {
+        // What it is called must say that it is in the recovery queue, and which one it is. The
+        // name is on no disk, so it may be long.
+        true if number == 1 => format!("{given}.{}", aggregate.1),
+        true => format!("{given}.{}-{number}", aggregate.1),
+        false => derived(given, aggregate.1, number),
+    });
     let Some(name) = own.chain(derived).find(is_free) else {
         unreachable!("a node has fewer volumes than there are numbers")
     };

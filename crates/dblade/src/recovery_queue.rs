@@ -18,6 +18,7 @@ use crate::names::served_name;
 use crate::served::{Queued, ServedVolume, Standing, VolumeKind, VolumeNames};
 use aggregate::{Acted, AggregateError, FreezeScope};
 use ondisk::records::queue_title;
+use platform::sync::Mutex;
 use std::sync::Arc;
 use volume::recovery_queue::{self, Keeping};
 
@@ -32,26 +33,31 @@ pub(crate) fn enter(engine: &Arc<Engine>, name: &str, keeping: Keeping, done: Do
         ))));
     }
     let (aggregate, number) = (Arc::clone(&served.aggregate), served.environment.volume);
-    let (engine, same, before) = (Arc::clone(engine), Arc::clone(&served), served.standing());
+    let (engine, same) = (Arc::clone(engine), Arc::clone(&served));
+    let standing: Arc<Mutex<Option<Standing>>> = Arc::default();
+    let before = Arc::clone(&standing);
     let action = move |scope: &mut FreezeScope<'_, '_>| {
         same.check_there()?;
         scope.block_side().check_no_clones(number)?;
         recovery_queue::enter(scope, number, keeping)?;
-        if before == Standing::Online {
+        let was = same.standing();
+        if was == Standing::Online {
             same.set_standing(Standing::GoingOffline);
         }
+        *before.lock() = Some(was);
         Ok(Acted::Done)
     };
     let committed = move |outcome: Result<(), AggregateError>| {
+        let was = standing.lock().take();
         match outcome.is_ok() {
             true => {
                 served.set_standing(Standing::Offline);
-                let is_offline = before == Standing::Offline;
+                let is_offline = was == Some(Standing::Offline);
                 served.set_queued(Some(Queued { keeping, is_offline }));
                 rename(&engine, &served, served.names().given);
             }
             // If it has failed, what counts is the record that is read when the aggregate is back.
-            false => served.set_standing(before),
+            false => was.into_iter().for_each(|was| served.set_standing(was)),
         }
         done(outcome.map_err(EngineError::from));
     };

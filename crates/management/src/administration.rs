@@ -253,7 +253,7 @@ impl Administration for Management {
     }
 
     fn volume_undelete(&self, request: &VolumeUndelete) -> Result<VolumeInfo, AdminError> {
-        self.volumes.undelete_volume(request)
+        self.seen(|| self.volumes.undelete_volume(request))
     }
 
     fn volume_purge(&self, request: &VolumePurge) -> Result<Removal, AdminError> {

@@ -16,7 +16,8 @@ use ondisk::records::{
 };
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Lets NFS clients see a volume as its rules say from now on.
+/// Lets NFS clients see a volume as its rules say from now on. One of the recovery queue is known
+/// to the front ends, so that its clients can give back their locks; nobody can mount it.
 pub(crate) fn publish(front_ends: &dyn FrontEnds, volume: &ServedVolume) {
     let identity = (volume.environment.identity, volume.handle_key);
     let rules = from_records(&volume.name(), &volume.exports());

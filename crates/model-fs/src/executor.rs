@@ -27,7 +27,7 @@ pub struct ExecutorState {
     numbers: HashMap<FileHandle, u32>,
     number_next: u32,
     holds: BTreeMap<FileHandle, Vec<Hold>>,
-    /// Grows with each restore and restart. Part of the verifiers of exclusive creates, because a
+    /// Grows with each restore and restart, and begins high in a clone. Part of the verifiers of exclusive creates, because a
     /// model that was rebuilt does not know older ones.
     epoch: u64,
 }
@@ -125,6 +125,12 @@ impl Executor {
         self.service = service;
         self.state.holds.clear();
         self.state.epoch += 1;
+    }
+
+    /// Goes on in an epoch of its own: the volume began with another's files, which have the
+    /// verifiers of exclusive creates there.
+    pub const fn begin_epoch(&mut self, epoch: u64) {
+        self.state.epoch = epoch;
     }
 
     /// The holds that the executor has.

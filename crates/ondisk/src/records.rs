@@ -170,11 +170,14 @@ pub struct VolumeRecord {
     pub padding: [u8; VOLUME_PADDING_BYTES],
 }
 
+/// Stands between the name and the number of a deleted volume.
+pub const QUEUE_SEPARATOR: char = '~';
+
 /// What a volume of this name is called once it is deleted: `NAME~NUMBER`. No other volume has
 /// the number, and `~` is in no name that a user gives.
 #[must_use]
 pub fn queue_title(name: &str, volume: VolumeId) -> String {
-    format!("{name}~{}", volume.get())
+    format!("{name}{QUEUE_SEPARATOR}{}", volume.get())
 }
 
 /// The snapshot that a clone began with (FlexVol section 4.2), its *base*.
@@ -330,17 +333,24 @@ impl VolumeRecord {
         }
         if !is_unread {
             self.clone_base.validate(self.volume.get())?;
-            if !self.is_queued() && self.deleted.get() != 0 {
-                return wrong("deleted");
-            }
-            if !self.is_queued() && self.purge_after.get() != 0 {
-                return wrong("purge_after");
-            }
+            self.validate_queued()?;
         }
         let rules = self.exports.each_ref().map(|rule| rule.reserved.as_slice());
         self.features.check_reserved(FeatureScope::Volume, "volume record", &rules)?;
         let reserved = [self.reserved_b.as_bytes(), &self.padding];
         self.features.check_reserved(FeatureScope::Volume, "volume record", &reserved)
+    }
+
+    fn validate_queued(&self) -> Result<(), Damage> {
+        let wrong = |field| Err(Damage::Field { structure: "volume record", field });
+        let (deleted, purge_after) = (self.deleted.get(), self.purge_after.get());
+        match self.is_queued() {
+            true if self.kind != VOLUME_FLEXIBLE => wrong("kind"),
+            true if purge_after < deleted => wrong("purge_after"),
+            false if deleted != 0 => wrong("deleted"),
+            false if purge_after != 0 => wrong("purge_after"),
+            _ => Ok(()),
+        }
     }
 
     /// What nobody looks at in a volume that is not written.

@@ -17,6 +17,7 @@ mod path_work;
 
 use crate::memory::Shares;
 use crate::state_file::StateFile;
+use admin_api::recovery_queue::is_queue_name;
 use admin_api::{AdminError, Code, ExportRule, Listener, MountCreate, MountInfo, MountRemove};
 use exports::ExportTable;
 use file_service::{FileService, HandleKey};
@@ -184,7 +185,9 @@ impl FrontEnds {
 
 impl management::FrontEnds for FrontEnds {
     fn set_exports(&self, name: &str, volume: (VolumeUuid, HandleKey), rules: &[ExportRule]) {
-        self.operations.know(volume.0.0, name);
+        if !is_queue_name(name) {
+            self.operations.know(volume.0.0, name);
+        }
         self.exports.set(name, volume, rules);
     }
 

@@ -59,6 +59,7 @@ pub(super) fn delete(state: &mut State, request: &VolumeDelete) -> Result<Remova
     let deleted = Time(Timestamp::from_parts(i64::from(state.objects_made), 0));
     let purge_after = Time(Timestamp(deleted.0.get() + 1_000_000_000 * kept_seconds as i64));
     let kept_until = Some(purge_after).filter(|_| kept_seconds > 0);
+    let kept_as = kept_until.filter(|_| !dry_run).map(|_| format!("{name}~{}", volume.id));
     let held_bytes = volume.used_bytes();
     if !dry_run {
         state.volumes.remove(name);
@@ -73,6 +74,7 @@ pub(super) fn delete(state: &mut State, request: &VolumeDelete) -> Result<Remova
                     id: volume.id,
                     aggregate: volume.aggregate.clone(),
                     files: volume.files,
+                    damage: volume.damage.clone(),
                     snapshots: volume.snapshots,
                     held_bytes,
                     deleted,
@@ -86,7 +88,7 @@ pub(super) fn delete(state: &mut State, request: &VolumeDelete) -> Result<Remova
     }
     let freed_bytes = if kept_until.is_some() { 0 } else { held_bytes };
     let removal = Removal::new(name.clone(), consequences, *dry_run);
-    Ok(Removal { freed_bytes, kept_until, ..removal })
+    Ok(Removal { freed_bytes, kept_until, kept_as, ..removal })
 }
 
 pub(super) fn undelete(

@@ -170,10 +170,7 @@ impl BlockSide {
     /// # Errors
     /// The volume is gone, or in the recovery queue, or it is such a volume.
     pub fn changeable_slot_of(&self, volume: VolumeId) -> Result<usize, AggregateError> {
-        let is_live = |slot: &usize| self.table[*slot].record.state != STATE_DELETING;
-        let Some(slot) = self.slot_of(volume).filter(is_live) else {
-            return Err(AggregateError::Refused("the volume is gone".to_owned()));
-        };
+        let slot = self.slot_there(volume)?;
         let record = &self.table[slot].record;
         if record.is_queued() {
             let text = format!("volume '{}' is in the recovery queue", record.title());
@@ -188,14 +185,27 @@ impl BlockSide {
     /// # Errors
     /// It is not, or this build lacks something of it.
     pub fn queued_slot_of(&self, volume: VolumeId) -> Result<usize, AggregateError> {
-        let is_queued = |slot: &usize| {
-            let record = &self.table[*slot].record;
-            record.state != STATE_DELETING && record.is_queued()
-        };
-        let gone = || AggregateError::Refused("it is not in the recovery queue".to_owned());
-        let slot = self.slot_of(volume).filter(is_queued).ok_or_else(gone)?;
+        self.check_queued(volume)?;
+        let slot = self.slot_there(volume)?;
         self.check_understood(volume, &self.table[slot].record)?;
         Ok(slot)
+    }
+
+    /// # Errors
+    /// The volume is not in the recovery queue.
+    pub fn check_queued(&self, volume: VolumeId) -> Result<(), AggregateError> {
+        let slot = self.slot_there(volume)?;
+        match self.table[slot].record.is_queued() {
+            true => Ok(()),
+            false => Err(AggregateError::Refused("it is not in the recovery queue".to_owned())),
+        }
+    }
+
+    /// The slot of a volume that is not being deleted.
+    fn slot_there(&self, volume: VolumeId) -> Result<usize, AggregateError> {
+        let is_live = |slot: &usize| self.table[*slot].record.state != STATE_DELETING;
+        let gone = || AggregateError::Refused("the volume is gone".to_owned());
+        self.slot_of(volume).filter(is_live).ok_or_else(gone)
     }
 
     fn check_understood(

@@ -31,12 +31,13 @@ pub(super) fn delete(
     }
     confirm(terminal, options, "delete", &plan)?;
     let removed = node.volume_delete(&request(false, shown(&plan)))?;
-    if removed.kept_until.is_none() {
+    let Some(title) = &removed.kept_as else {
         return removal("delete", &removed);
-    }
+    };
     let nanoseconds = u64::try_from(queue_for.as_nanos()).unwrap_or(u64::MAX);
-    let line = format!("{name}: deleted, kept for {}", duration::format(nanoseconds));
-    let undelete = format!("stroop volume undelete {name}");
+    let time = duration::format(nanoseconds);
+    let line = format!("{name}: deleted, kept for {time} as {title}");
+    let undelete = format!("stroop volume undelete {title}");
     Ok(Output::of(&removed.object, &removed)?.line(line).next(undelete))
 }
 
@@ -84,10 +85,11 @@ pub(super) fn purge(
 pub(super) fn list(node: &dyn Administration) -> Result<Output, AdminError> {
     let volumes = node.volume_list_deleted()?;
     let output = Output::list(&volumes, |volume| volume.name.clone(), table(&volumes))?;
-    match volumes.is_empty() {
-        true => Ok(output.line("no deleted volumes are kept")),
-        false => Ok(output),
+    if volumes.is_empty() {
+        return Ok(output.line("no deleted volumes are kept"));
     }
+    let damaged = volumes.iter().filter_map(|one| Some((&one.name, one.damage.as_ref()?)));
+    Ok(damaged.fold(output, |output, (name, damage)| output.line(format!("{name}: {damage}"))))
 }
 
 fn table(volumes: &[DeletedVolume]) -> Table {

@@ -690,7 +690,7 @@ fn destructive_acts_ask_for_the_name() {
     session.ok("stroop volume show home");
     let typed = session.typed("stroop volume delete home", Some("home\n"));
     assert_eq!(typed.status, 0);
-    assert!(typed.out.starts_with("home: deleted, kept for 12h\n"), "{}", typed.out);
+    assert!(typed.out.starts_with("home: deleted, kept for 12h as home~"), "{}", typed.out);
     session.fails("stroop volume show home", 3);
 }
 

@@ -218,7 +218,7 @@ impl Recovery {
             let (deleted, live): (Vec<_>, Vec<_>) =
                 volumes.into_iter().partition(|volume| volume.queued().is_some());
             let Some(first) = live.first() else { return check_queue(refused(), &deleted) };
-            let next = format!("stroop volume delete {}", first.name());
+            let next = format!("stroop volume delete {} --queue-for 0s", first.name());
             let names = live.iter().map(|volume| volume.name());
             return Err(refused()
                 .because(format!("volumes are in it: {}", shortened(names.collect())))

@@ -197,15 +197,13 @@ impl Recovery {
         let held: Vec<String> = self.disks.held_by(name);
         self.node.left_out.lock().retain(|disk| !held.contains(&disk.name));
         // A deletion that the outage cut off may have happened.
-        let queued = self.node.queued();
-        let is_queued = |of| queued.iter().any(|(one, _)| one.environment.identity == of);
         for (name, volume) in self.node.front_ends.exported() {
-            let is_deleted = self.node.engine.is_gone(volume) || is_queued(volume);
-            if is_deleted && !mutation::broken(Rule::GoneVolumeExported) {
+            if self.node.engine.is_gone(volume) && !mutation::broken(Rule::GoneVolumeExported) {
                 self.node.front_ends.forget_exports(&name);
             }
         }
-        for volume in self.node.served() {
+        // Those of the recovery queue, too: one may have entered it, or left it.
+        for volume in self.node.engine.volumes() {
             if volume.aggregate.parts.identity.aggregate == identity {
                 exports::publish(&*self.node.front_ends, &volume);
             }

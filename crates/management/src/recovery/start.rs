@@ -104,7 +104,7 @@ impl Recovery {
             self.journals.await_free(&identity, &patience);
             self.open_candidate(candidate, &found.doubtful);
         }
-        self.node.served().iter().for_each(|volume| {
+        self.node.engine.volumes().iter().for_each(|volume| {
             exports::publish(&*self.node.front_ends, volume);
         });
     }

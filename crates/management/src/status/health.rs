@@ -243,9 +243,17 @@ pub(crate) fn check_aggregate(
     }
     if info.state != AggregateState::Offline && is_full(info.free_bytes, info.size_bytes) {
         let free = units::ByteSize(info.free_bytes);
+        let queue = match info.deleted_volumes {
+            0 => String::new(),
+            _ => format!(
+                "purge deleted volumes, which hold {} (stroop volume list --deleted); ",
+                units::ByteSize(info.deleted_bytes)
+            ),
+        };
         let action = format!(
-            "delete snapshots, files or volumes (deleting works on a full aggregate); or stroop \
-             aggr add {} --disks DISK,... (a whole group, or with --group 0 one disk)",
+            "{queue}delete snapshots, files or volumes, these with --queue-for 0s (deleting works on \
+             a full aggregate); or stroop aggr add {} --disks DISK,... (a whole group, or with \
+             --group 0 one disk)",
             info.name
         );
         add("AGGR_FULL", Severity::Warning, format!("{free} are free"), &action);

@@ -5,6 +5,7 @@
 //!
 //! Fails: by `AdminError`; nothing has changed then.
 
+use crate::exports;
 use crate::volumes::changes::counted;
 use crate::volumes::origins::clone_names;
 use crate::volumes::recovery_queue::shown;
@@ -40,6 +41,9 @@ impl Volumes {
             })?;
             if !mutation::broken(Rule::DeletedVolumeExported) {
                 self.node.front_ends.forget_exports(name);
+                if keeping.is_some() {
+                    exports::publish(&*self.node.front_ends, &volume);
+                }
             }
             self.registry.forget("volume", name);
             tracing::info!(volume = name, kept_seconds, "volume deleted");
@@ -51,8 +55,9 @@ impl Volumes {
         }
         let freed_bytes = if keeping.is_some() { 0 } else { held_bytes(&volume) };
         let kept_until = keeping.map(|keeping| Time(keeping.purge_after));
+        let kept_as = keeping.filter(|_| !wanted.dry_run).map(|_| volume.name());
         let removal = Removal::new(name.clone(), consequences, wanted.dry_run);
-        Ok(Removal { freed_bytes, kept_until, plan, ..removal })
+        Ok(Removal { freed_bytes, kept_until, kept_as, plan, ..removal })
     }
 
     /// # Errors
@@ -106,7 +111,8 @@ impl Volumes {
         let freed_bytes = held_bytes(&volume);
         if !wanted.dry_run {
             let engine = &self.node.engine;
-            self.node.waits.request(PURGE, &name, |done| engine.delete_volume(&name, done))?;
+            self.node.waits.request(PURGE, &name, |done| engine.purge_volume(&name, done))?;
+            self.node.front_ends.forget_exports(&name);
             tracing::info!(volume = name, "deleted volume purged");
         }
         let removal = Removal::new(name, consequences(&info), wanted.dry_run);

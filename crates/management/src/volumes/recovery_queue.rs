@@ -2,8 +2,10 @@
 //! over.
 //!
 //! Invariants: NFS clients see a volume that came back when that is durable. No volume is purged
-//! before its time, and none because a clock was wrong for a moment: a volume must have been due for
-//! [`DUE_NANOSECONDS_MIN`] while this process ran.
+//! before its time. The time that is left is read from the wall clock once, when the volume is first
+//! seen by this process, and is counted by the clock that is never set from then on: a clock that is
+//! set while the server runs purges nothing early. The first [`SEEN_NANOSECONDS_MIN`] of a process
+//! purge nothing at all: a machine whose clock is wrong when it starts has it set right by then.
 //!
 //! Fails: by `AdminError`; nothing has changed then. A volume that cannot be purged when it is due
 //! stays, and is tried again.
@@ -12,20 +14,28 @@ use crate::exports;
 use crate::volumes::deletion::held_bytes;
 use crate::volumes::room::Volumes;
 use admin_api::{AdminError, Code, DeletedVolume, Time, VolumeInfo, VolumeState, VolumeUndelete};
-use dblade::{EngineError, Queued, ServedVolume, VolumeKind};
+use dblade::{EngineError, Keeping, Queued, ServedVolume, VolumeDamage, VolumeKind};
 use platform::mutation::{self, Rule};
 use platform::sync::Mutex;
 use std::collections::BTreeMap;
-use units::VolumeUuid;
+use std::sync::Arc;
+use units::{Timestamp, VolumeUuid};
 
 const UNDELETE: &str = "cannot undelete";
-/// How long a volume is due before it is purged: a machine whose clock is wrong when it starts has
-/// it set right by then.
-pub(super) const DUE_NANOSECONDS_MIN: u64 = 600 * 1_000_000_000;
+/// A volume is seen for so long before it is purged.
+const SEEN_NANOSECONDS_MIN: u64 = 600 * 1_000_000_000;
 
-/// Volumes whose time is over, and since when on the clock that is never set.
+/// When volumes of the queue are to be purged, by the clock that is never set.
 #[derive(Default)]
 pub(crate) struct Due(Mutex<BTreeMap<VolumeUuid, u64>>);
+
+/// What is left of a volume's time, in nanoseconds. A wall clock that is behind the deletion leaves
+/// no more than the whole.
+fn left_nanoseconds(keeping: &Keeping, wall: Timestamp) -> u64 {
+    let begin = keeping.deleted.get().max(wall.get());
+    let left = keeping.purge_after.get().saturating_sub(begin);
+    u64::try_from(left).unwrap_or(0).max(SEEN_NANOSECONDS_MIN)
+}
 
 /// A volume of the queue as administrators see it, but for its snapshots.
 pub(super) fn shown(volume: &ServedVolume, queued: &Queued) -> DeletedVolume {
@@ -40,6 +50,7 @@ pub(super) fn shown(volume: &ServedVolume, queued: &Queued) -> DeletedVolume {
         aggregate: volume.aggregate.parts.identity.name.clone(),
         files,
         snapshots: 0,
+        damage: volume.damage().as_ref().map(VolumeDamage::to_string),
         held_bytes: held_bytes(volume),
         deleted: Time(queued.keeping.deleted),
         purge_after: Time(queued.keeping.purge_after),
@@ -68,16 +79,32 @@ impl Volumes {
         let volume = self.find_deleted(UNDELETE, &wanted.name)?;
         let title = volume.name();
         let name = wanted.new_name.clone().unwrap_or_else(|| volume.names().given);
-        self.check_name_free(&name, None, || {
-            AdminError::new(Code::Conflict, UNDELETE, &wanted.name)
+        let refused = || AdminError::new(Code::Conflict, UNDELETE, &wanted.name);
+        if let Some(feature) = volume.damage().as_ref().and_then(VolumeDamage::lacking) {
+            return Err(refused()
+                .because(format!("it uses the feature '{feature}', which this build lacks"))
+                .try_next("start the build that wrote it, or a later one"));
+        }
+        let taken = || {
+            refused()
                 .because(format!("there is a volume '{name}'"))
                 .try_next(format!("stroop volume undelete {title} --as NAME"))
-        })?;
+        };
+        self.check_name_free(&name, None, taken)?;
+        // One that is served under another name than its own is to find its own again.
+        let has_it =
+            |other: &Arc<ServedVolume>| other.is_beside(&volume) && other.names().given == name;
+        if self.node.served().iter().any(has_it) {
+            return Err(taken());
+        }
         if wanted.dry_run {
             let info = self.volume_info(&volume);
             let taken_offline = volume.queued().is_some_and(|queued| queued.is_offline);
-            let is_whole = info.damage.is_none() && !taken_offline;
-            let state = if is_whole { VolumeState::Online } else { info.state };
+            let state = match volume.damage() {
+                _ if taken_offline || volume.is_unreadable() => VolumeState::Offline,
+                Some(_) => VolumeState::ReadOnly,
+                None => VolumeState::Online,
+            };
             return Ok(VolumeInfo { name, state, taken_offline, ..info });
         }
         let engine = &self.node.engine;
@@ -94,26 +121,48 @@ impl Volumes {
         // Whoever brings one back now shall have it.
         let Some(_turn) = self.node.turn_now() else { return };
         let (now, wall) = (self.node.clock.monotonic_nanoseconds(), self.node.clock.wall());
-        let mut queued = self.node.queued();
-        if !mutation::broken(Rule::PurgedEarly) {
-            queued.retain(|(_, one)| one.keeping.purge_after <= wall);
-        }
+        let queued = self.node.queued();
         let mut due = self.due.0.lock();
         due.retain(|known, _| queued.iter().any(|(one, _)| one.environment.identity == *known));
-        for (volume, _) in queued {
-            let since = due.entry(volume.environment.identity).or_insert(now);
-            if now.saturating_sub(*since) < DUE_NANOSECONDS_MIN {
+        for (volume, Queued { keeping, .. }) in queued {
+            let end = || now.saturating_add(left_nanoseconds(&keeping, wall));
+            let end = due.entry(volume.environment.identity).or_insert_with(end);
+            if now < *end && !mutation::broken(Rule::PurgedEarly) {
                 continue;
             }
-            // If it cannot be purged now, it is tried again when as much time has passed.
-            *since = now;
-            let name = volume.name();
+            // If it cannot be purged now, it is tried again later.
+            *end = now.saturating_add(SEEN_NANOSECONDS_MIN);
+            let (name, front_ends) = (volume.name(), Arc::clone(&self.node.front_ends));
             let title = name.clone();
             let purged = move |outcome: Result<(), EngineError>| match outcome {
-                Ok(()) => tracing::info!(volume = title, "deleted volume purged: its time is over"),
+                Ok(()) => {
+                    front_ends.forget_exports(&title);
+                    tracing::info!(volume = title, "deleted volume purged: its time is over");
+                }
                 Err(error) => tracing::warn!(volume = title, %error, "it cannot be purged"),
             };
-            self.node.engine.delete_volume(&name, Box::new(purged));
+            self.node.engine.purge_volume(&name, Box::new(purged));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: i64 = 1_000_000_000;
+
+    #[test]
+    fn the_time_that_is_left_is_not_less_for_a_clock_that_is_behind_nor_more_than_the_whole() {
+        let at = |seconds: i64| Timestamp(seconds * SECOND);
+        let keeping = Keeping { deleted: at(10_000), purge_after: at(20_000) };
+        let left = |wall| left_nanoseconds(&keeping, at(wall)) as i64 / SECOND;
+        assert_eq!(left(10_000), 10_000);
+        assert_eq!(left(15_000), 5_000);
+        assert_eq!(left(-50_000), 10_000, "the clock is behind");
+        assert_eq!(left(19_900), 600, "some of it is to pass in this process");
+        assert_eq!(left(1_000_000), 600);
+        let odd = Keeping { deleted: Timestamp(i64::MIN), purge_after: Timestamp(i64::MAX) };
+        assert_eq!(left_nanoseconds(&odd, Timestamp(i64::MIN)), i64::MAX as u64);
     }
 }

@@ -1,9 +1,11 @@
 //! The export rules of all volumes as the NFS server asks for them.
 //!
-//! Invariants: a volume that was never set, or has no rules, is seen by nobody; a rule that changed
+//! Invariants: a volume that was never set, or has no rules, is seen by nobody; one of the recovery
+//! queue is not mounted and not listed, and its handles are known; a rule that changed
 //! holds for the next call, for clients that have the volume mounted too: each change makes another
 //! generation, by which connections know that what they were answered may be true no longer.
 
+use admin_api::recovery_queue::is_queue_name;
 use admin_api::{Access, ExportRule, Squash, matching_rule};
 use file_service::HandleKey;
 use nfs::{Export, ExportAccess, ExportPolicy};
@@ -119,6 +121,9 @@ impl ExportPolicy for ExportTable {
     }
 
     fn rule_for_export(&self, volume: &str, client: IpAddr) -> Option<ExportAccess> {
+        if is_queue_name(volume) {
+            return None;
+        }
         let volume = *self.tables.read().names.get(volume)?;
         self.access(volume, client)
     }
@@ -136,7 +141,8 @@ impl ExportPolicy for ExportTable {
             let clients = rules.iter().map(|rule| rule.client.to_string()).collect();
             Some(Export { path: format!("/{name}"), clients })
         };
-        tables.names.iter().filter_map(export).collect()
+        let names = tables.names.iter().filter(|(name, _)| !is_queue_name(name));
+        names.filter_map(export).collect()
     }
 }
 
@@ -218,6 +224,20 @@ mod tests {
         table.set("home", (OTHER, KEY), &[]);
         table.remove("home");
         assert!(table.rule_for_export("work", local).is_some(), "the old name is another's");
+    }
+
+    #[test]
+    fn a_deleted_volume_that_is_kept_has_handles_and_no_name() {
+        let table = table(&["127.0.0.1"]);
+        let local = IpAddr::from([127, 0, 0, 1]);
+        table.remove("home");
+        table.set("home~7", (VOLUME, KEY), &["127.0.0.1".parse().unwrap()]);
+        assert!(table.exports(local).is_empty());
+        assert_eq!(table.rule_for_export("home~7", local), None);
+        assert_eq!(table.handle_key(VOLUME), Some(KEY));
+        assert!(table.rule(VOLUME, local).is_some(), "locks can be given back");
+        table.set("work", (VOLUME, KEY), &["127.0.0.1".parse().unwrap()]);
+        assert_eq!(table.exports(local)[0].path, "/work");
     }
 
     #[test]

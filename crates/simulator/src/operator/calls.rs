@@ -122,7 +122,7 @@ impl OperatorLife<'_> {
                 if let (Request::VolumeDelete(wanted), Reply::VolumeDelete(removal)) =
                     (&**request, &reply)
                 {
-                    after.note_kept(&wanted.name, removal.kept_until);
+                    after.note_kept(&wanted.name, removal.kept_until, self.now());
                 }
                 views::check(&after, request, &reply).map_err(|text| wrong(&asked, &text))?;
                 self.is_to_look = after != self.expected;

@@ -387,9 +387,10 @@ impl Expected {
         self.volumes.get_mut(name).ok_or(Code::NotFound)
     }
 
-    /// The rules that clients should be let in by.
+    /// The rules that clients should be let in by; a deleted volume that is kept has its own.
     pub(super) fn exports(&self) -> Rules {
-        let volumes = self.volumes.iter();
+        let kept = self.deleted.iter().map(|(title, kept)| (title, &kept.volume));
+        let volumes = self.volumes.iter().chain(kept);
         volumes.map(|(name, volume)| (name.clone(), volume.exports.clone())).collect()
     }
 }

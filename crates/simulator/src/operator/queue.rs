@@ -16,10 +16,10 @@ use admin_api::{CloneOf, Code, DeletedVolume, Reply, Request, Time, VolumeDelete
 use platform::Clock as _;
 
 const SECOND_NANOSECONDS: u64 = 1_000_000_000;
-/// Longer than those of the operator's deleted volumes are kept that are not kept for hours.
-const KEPT_SECONDS_MAX: u64 = 300;
-/// Longer than a volume must have been due.
-const DUE_SECONDS: u64 = 601;
+/// A volume is seen by a process for so long before it is purged.
+const SEEN_SECONDS_MIN: u64 = 600;
+/// Less time passes from what a process sees to when the operator knows of it.
+const ANSWER_SECONDS_MAX: u64 = 60;
 /// Looks of management until a volume is purged that is due.
 const WATCHES_MAX: u32 = 4;
 /// Of 100 rests with deleted volumes, those in which so much time passes.
@@ -33,6 +33,8 @@ pub(super) struct ExpectedDeleted {
     kept_seconds: u64,
     /// Unknown while nobody has said it.
     purge_after: Option<Time>,
+    /// When it may be purged, by the clock that is never set.
+    end_nanoseconds: u64,
     /// It may have been purged.
     is_due: bool,
 }
@@ -49,8 +51,14 @@ impl Expected {
         if kept_seconds > 0 {
             let former_name = wanted.name.clone();
             let title = format!("{former_name}~{}", volume.number);
-            let (purge_after, is_due) = (None, false);
-            let kept = ExpectedDeleted { former_name, volume, kept_seconds, purge_after, is_due };
+            let kept = ExpectedDeleted {
+                former_name,
+                volume,
+                kept_seconds,
+                purge_after: None,
+                end_nanoseconds: u64::MAX,
+                is_due: false,
+            };
             self.deleted.insert(title, kept);
         }
         Ok(())
@@ -97,20 +105,29 @@ impl Expected {
         live.chain(kept).filter_map(|(name, one)| one.clone_of.as_ref().map(|of| (name, of)))
     }
 
-    /// A volume is deleted, and its answer says until when it is kept.
-    pub(super) fn note_kept(&mut self, name: &str, until: Option<Time>) {
+    /// A volume is deleted, and its answer says until when it is kept; `now` is by the clock that
+    /// is never set.
+    pub(super) fn note_kept(&mut self, name: &str, until: Option<Time>, now: u64) {
         let unknown =
             |kept: &&mut ExpectedDeleted| kept.former_name == name && kept.purge_after.is_none();
         if let Some(kept) = self.deleted.values_mut().find(unknown) {
             kept.purge_after = until;
+            let seconds = kept.kept_seconds.max(SEEN_SECONDS_MIN) - ANSWER_SECONDS_MAX;
+            kept.end_nanoseconds = now + seconds * SECOND_NANOSECONDS;
         }
     }
 
+    /// Management sees the volumes for the first time, or for the first time again.
+    fn note_seen(&mut self, now: u64) {
+        let end = now + (SEEN_SECONDS_MIN - ANSWER_SECONDS_MAX) * SECOND_NANOSECONDS;
+        let kept = self.deleted.values_mut();
+        kept.for_each(|kept| kept.end_nanoseconds = kept.end_nanoseconds.min(end));
+    }
+
     /// Volumes whose time is over may be purged.
-    fn note_due(&mut self, now: Time) {
-        for kept in self.deleted.values_mut() {
-            kept.is_due |= kept.purge_after.is_some_and(|time| time <= now);
-        }
+    fn note_due(&mut self, now: u64) {
+        let kept = self.deleted.values_mut();
+        kept.for_each(|kept| kept.is_due |= kept.end_nanoseconds <= now);
     }
 
     fn is_any_due(&self) -> bool {
@@ -167,14 +184,23 @@ impl Expected {
 }
 
 impl OperatorLife<'_> {
-    fn wall(&self) -> Time {
-        Time(self.machine.world.wall())
+    pub(super) fn now(&self) -> u64 {
+        self.machine.world.monotonic_nanoseconds()
+    }
+
+    /// The process has begun, or the aggregate is back: management sees volumes anew.
+    pub(super) fn note_seen(&mut self, after: Option<&mut Expected>) {
+        let now = self.now();
+        self.expected.note_seen(now);
+        if let Some(after) = after {
+            after.note_seen(now);
+        }
     }
 
     /// Time has passed: what is expected is that, and what is there if the call has happened that
     /// was cut off.
     pub(super) fn note_due(&mut self, after: Option<&mut Expected>) {
-        let now = self.wall();
+        let now = self.now();
         self.expected.note_due(now);
         if let Some(after) = after {
             after.note_due(now);
@@ -217,16 +243,13 @@ impl OperatorLife<'_> {
             // A disk that hangs would count as failed.
             return Ok(());
         }
-        self.pass_seconds(KEPT_SECONDS_MAX);
-        let over = self.wall();
         self.call(Asked::Watch)?;
         for _ in 0..WATCHES_MAX {
             self.machine.settle()?;
-            self.pass_seconds(DUE_SECONDS);
+            self.pass_seconds(SEEN_SECONDS_MIN);
             self.call(Asked::Watch)?;
-            let is_over =
-                |kept: &ExpectedDeleted| kept.purge_after.is_some_and(|time| time <= over);
-            // An aggregate may be away for a while, and its volumes are due from then on.
+            let is_over = |kept: &ExpectedDeleted| kept.kept_seconds <= SEEN_SECONDS_MIN;
+            // An aggregate may be away for a while, and its volumes are seen anew then.
             if self.machine.aggregate().is_none() || !self.expected.deleted.values().any(is_over) {
                 return Ok(());
             }

@@ -54,6 +54,8 @@ impl OperatorLife<'_> {
         if self.events.chance(25) {
             self.machine.return_disks();
         }
+        self.note_due(after.as_mut());
+        self.note_seen(after.as_mut());
         let cuts = self.open()?;
         self.expected.mounts.clear();
         if let Some(after) = &mut after {

@@ -56,9 +56,9 @@ impl Typist<'_> {
         match self.choices.below(100) {
             0..12 => Request::VolumeCreate(self.volume_create()),
             12..16 => Request::CloneCreate(self.clone_create()),
-            16..21 => Request::VolumeDelete(self.volume_delete()),
-            21..24 => self.of_deleted(),
-            24..28 => Request::VolumeSet(self.volume_set()),
+            16..22 => Request::VolumeDelete(self.volume_delete()),
+            22..25 => self.of_deleted(),
+            25..28 => Request::VolumeSet(self.volume_set()),
             28..32 => Request::VolumeResize(self.volume_resize()),
             32..36 => Request::VolumeRename(self.volume_rename()),
             36..40 => self.offline_or_online(),
@@ -206,8 +206,8 @@ impl Typist<'_> {
 
     fn volume_delete(&mut self) -> VolumeDelete {
         let queue_for_seconds = match self.choices.below(10) {
-            0..3 => None,
-            3..7 => Some(1 + self.choices.below(200)),
+            0..2 => None,
+            2..5 => Some(1 + self.choices.below(200)),
             _ => Some(0),
         };
         let name = self.volume();

@@ -141,6 +141,7 @@ impl Tenant {
             return Err(Finding::Mismatch { volume: self.name.clone(), mismatch });
         }
         self.is_clone = true;
+        self.subject.executor.begin_epoch(machine.trace.step);
         self.model.follow(&self.subject, &found);
         self.history = Self::begin_history(&self.name, &self.model, &self.plan)?;
         Ok(())

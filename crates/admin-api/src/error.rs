@@ -4,7 +4,7 @@
 //! [`Code::exit_status`] is the only place where exit statuses are decided; `stroop --help`
 //! lists them.
 
-use crate::recovery_queue::is_queue_name;
+use crate::titles::is_queue_name;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

@@ -43,6 +43,7 @@ pub mod replies;
 pub mod requests;
 pub mod scrub;
 pub mod time;
+pub mod titles;
 
 pub use administration::{Administration, Remote, Reply, Request, Transport, dispatch};
 pub use area_map::{AREA_CELLS_MAX, AggregateMap, AreaCell, GroupAreas, MapShow};

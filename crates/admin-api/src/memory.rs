@@ -118,6 +118,11 @@ impl State {
         self.volumes.get_mut(name).ok_or_else(|| missing(action, "volume", name))
     }
 
+    const fn queue(&mut self) -> (&mut recovery_queue::Queue, recovery_queue::Live<'_>) {
+        let Self { queue, volumes, snapshots, aggregates, .. } = self;
+        (queue, recovery_queue::Live { volumes, snapshots, aggregates })
+    }
+
     /// The place of a snapshot among its volume's.
     fn snapshot(&self, action: &str, volume: &str, name: &str) -> Result<usize, AdminError> {
         let held = self.snapshots.get(volume).ok_or_else(|| missing(action, "volume", volume))?;
@@ -629,19 +634,21 @@ impl Administration for MemoryAdministration {
     }
 
     fn volume_delete(&self, request: &VolumeDelete) -> Result<Removal, AdminError> {
-        recovery_queue::delete(&mut self.state.lock(), request)
+        let mut state = self.state.lock();
+        let now = Timestamp::from_parts(i64::from(state.objects_made), 0);
+        recovery_queue::delete(state.queue(), request, now)
     }
 
     fn volume_list_deleted(&self) -> Result<Vec<DeletedVolume>, AdminError> {
-        Ok(recovery_queue::list(&self.state.lock()))
+        Ok(self.state.lock().queue.list())
     }
 
     fn volume_undelete(&self, request: &VolumeUndelete) -> Result<VolumeInfo, AdminError> {
-        recovery_queue::undelete(&mut self.state.lock(), request)
+        recovery_queue::undelete(self.state.lock().queue(), request)
     }
 
     fn volume_purge(&self, request: &VolumePurge) -> Result<Removal, AdminError> {
-        recovery_queue::purge(&mut self.state.lock(), request)
+        recovery_queue::purge(self.state.lock().queue(), request)
     }
 
     fn volume_sync(&self, request: &VolumeFilter) -> Result<Synced, AdminError> {

@@ -11,14 +11,13 @@ use crate::error::Code;
 use crate::names::{NAME_BYTES_MAX, validate_name};
 use crate::requests::Validate;
 use crate::time::Time;
+use crate::titles::SEPARATOR;
 use serde::{Deserialize, Serialize};
 
 /// How long a deleted volume is kept unless the request says otherwise.
 pub const QUEUE_SECONDS_DEFAULT: u64 = 12 * 3600;
 /// How long a deleted volume is kept at most: a year.
 pub const QUEUE_SECONDS_MAX: u64 = 366 * 86_400;
-/// Stands between a volume's name and its number, in the queue.
-const SEPARATOR: char = '~';
 
 /// Deletes a volume with its snapshots.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -98,12 +97,6 @@ pub struct DeletedVolume {
     pub deleted: Time,
     /// From when on it is purged.
     pub purge_after: Time,
-}
-
-/// Whether a volume is called so in the recovery queue. No other is.
-#[must_use]
-pub fn is_queue_name(name: &str) -> bool {
-    name.contains(SEPARATOR)
 }
 
 /// The volume of the queue that a request names.
@@ -217,6 +210,7 @@ mod tests {
         for wrong in ["", "~7", "home~", "home~x", "home~7~8", "home~/7", "Home~7", "home~7x"] {
             assert_eq!(purge(wrong).unwrap_err().code, Code::Usage, "{wrong}");
         }
+        let is_queue_name = crate::titles::is_queue_name;
         assert!(is_queue_name("home~7") && !is_queue_name("home"));
     }
 

@@ -13,6 +13,7 @@ mod export;
 mod job;
 mod moments;
 mod mount;
+mod removal;
 mod scrub;
 mod snapshot;
 mod status;

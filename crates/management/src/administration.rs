@@ -4,6 +4,7 @@ use crate::aggregates::naming::Naming;
 use crate::aggregates::{features_of, upgrade_report};
 use crate::disks::shown::{Shown, Told};
 use crate::management::Management;
+use crate::volumes::RecoveryQueue;
 use admin_api::{
     AdminError, Administration, AggregateAdd, AggregateCreate, AggregateDelete, AggregateFeatures,
     AggregateInfo, AggregateMap, AggregateOnline, AggregateSet, CheckBegun, CheckBlocks, CheckHeld,
@@ -245,19 +246,19 @@ impl Administration for Management {
     }
 
     fn volume_delete(&self, request: &VolumeDelete) -> Result<Removal, AdminError> {
-        self.seen(|| self.volumes.delete_volume(request))
+        self.seen(|| RecoveryQueue(&self.volumes).delete_volume(request))
     }
 
     fn volume_list_deleted(&self) -> Result<Vec<DeletedVolume>, AdminError> {
-        Ok(self.volumes.list_deleted())
+        Ok(RecoveryQueue(&self.volumes).list_deleted())
     }
 
     fn volume_undelete(&self, request: &VolumeUndelete) -> Result<VolumeInfo, AdminError> {
-        self.seen(|| self.volumes.undelete_volume(request))
+        self.seen(|| RecoveryQueue(&self.volumes).undelete_volume(request))
     }
 
     fn volume_purge(&self, request: &VolumePurge) -> Result<Removal, AdminError> {
-        self.seen(|| self.volumes.purge_volume(request))
+        self.seen(|| RecoveryQueue(&self.volumes).purge_volume(request))
     }
 
     fn volume_sync(&self, request: &VolumeFilter) -> Result<Synced, AdminError> {

@@ -18,7 +18,7 @@ use crate::ports::{DiskSource, FrontEnds, JournalPlaces, Process, StateFile};
 use crate::recovery::{Erasing, Recovery, Tries};
 use crate::scrub::Scrubs;
 use crate::status::Status;
-use crate::volumes::{Due, Volumes};
+use crate::volumes::{Due, RecoveryQueue, Volumes};
 use crate::waits::Waits;
 use admin_api::{AdminError, HealthCheck};
 use dblade::Engine;
@@ -172,7 +172,7 @@ impl Management {
     pub fn watch(&self) {
         self.disks.locating.tick(self.node.clock.monotonic_nanoseconds());
         self.aggregates.watch_leaving();
-        self.volumes.purge_due();
+        RecoveryQueue(&self.volumes).purge_due();
         self.checks.expire_checks();
         self.recovery.probe_journals();
         // A disk that left and is there again within the second was away all the same.

@@ -27,8 +27,8 @@ pub struct ExecutorState {
     numbers: HashMap<FileHandle, u32>,
     number_next: u32,
     holds: BTreeMap<FileHandle, Vec<Hold>>,
-    /// Grows with each restore and restart, and begins high in a clone. Part of the verifiers of exclusive creates, because a
-    /// model that was rebuilt does not know older ones.
+    /// Grows with each restore and restart, and begins high in a clone. Part of the verifiers of
+    /// exclusive creates, because a model that was rebuilt does not know older ones.
     epoch: u64,
 }
 

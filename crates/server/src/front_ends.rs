@@ -17,7 +17,7 @@ mod path_work;
 
 use crate::memory::Shares;
 use crate::state_file::StateFile;
-use admin_api::recovery_queue::is_queue_name;
+use admin_api::titles::is_queue_name;
 use admin_api::{AdminError, Code, ExportRule, Listener, MountCreate, MountInfo, MountRemove};
 use exports::ExportTable;
 use file_service::{FileService, HandleKey};

@@ -1,6 +1,5 @@
 //! Clones, and the refusals to delete snapshots and volumes that clones use.
 
-use super::State;
 use super::volumes::{Snapshots, Volumes};
 use crate::creation::CloneCreate;
 use crate::error::AdminError;
@@ -47,13 +46,14 @@ pub(super) fn insert(
 
 /// # Errors
 /// The volume has clones.
-pub(super) fn check_none(state: &State, name: &str) -> Result<(), AdminError> {
-    let live = state.volumes.iter().map(|(name, volume)| (name.as_str(), volume));
+pub(super) fn check_none<'a>(
+    volumes: impl Iterator<Item = (&'a str, &'a VolumeInfo)>,
+    name: &str,
+) -> Result<(), AdminError> {
     let of = |(_, volume): &(&str, &VolumeInfo)| {
         volume.clone_of.as_ref().is_some_and(|of| of.volume == name)
     };
-    let clones = live.chain(state.queue.volumes()).filter(of);
-    let clones: Vec<String> = clones.map(|(name, _)| name.to_owned()).collect();
+    let clones: Vec<String> = volumes.filter(of).map(|(name, _)| name.to_owned()).collect();
     match clones.is_empty() {
         true => Ok(()),
         false => {

@@ -1,8 +1,8 @@
 //! `stroop aggr`.
 
 use super::begun::{Begun, newest};
+use super::removal::{removal, shown};
 use super::taking::Losses;
-use super::volume::{removal, shown};
 use super::{area_map, disk, scrub, upkeep};
 use crate::arguments::{AggregateCommand, Options};
 use crate::confirm::confirm;

@@ -1,6 +1,7 @@
 //! `stroop clone`.
 
-use super::volume::{exported, mount_hint_of, with_overcommitment};
+use super::export::exported;
+use super::volume::{mount_hint_of, with_overcommitment};
 use crate::arguments::CloneCommand;
 use crate::output::Output;
 use crate::table::{Column, Table};

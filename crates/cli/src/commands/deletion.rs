@@ -1,6 +1,7 @@
 //! `stroop volume delete`, `undelete`, `purge`, and the list of deleted volumes.
 
-use super::volume::{exported, removal, shown};
+use super::export::exported;
+use super::removal::{removal, shown};
 use crate::Options;
 use crate::confirm::confirm;
 use crate::output::Output;

@@ -30,7 +30,7 @@ pub(super) fn run(
             let disk = resolve(&members(node)?, disk)?;
             let plan = node.disk_fail(&DiskFail { disk: disk.clone(), dry_run: true })?;
             if *dry_run {
-                return super::volume::removal("fail", &plan);
+                return super::removal::removal("fail", &plan);
             }
             confirm(terminal, options, "fail disk", &plan)?;
             let done = node.disk_fail(&DiskFail { disk, dry_run: false })?;
@@ -45,7 +45,7 @@ pub(super) fn run(
                 .unwrap_or_else(|_| disk.clone());
             let done = node.disk_clear(&DiskClear { disk, dry_run: *dry_run })?;
             if *dry_run {
-                return super::volume::removal("clear", &done);
+                return super::removal::removal("clear", &done);
             }
             let lines = done.consequences.iter().map(|line| format!("{}: {line}", done.object));
             Ok(lines.fold(Output::of(&done.object, &done)?, Output::line))
@@ -109,7 +109,7 @@ pub(super) fn run(
             let disk = resolve(&members(node)?, disk)?;
             let removed = node.spare_remove(&SpareRemove { disk, dry_run: *dry_run })?;
             if *dry_run {
-                return super::volume::removal("remove spare", &removed);
+                return super::removal::removal("remove spare", &removed);
             }
             Ok(Output::of(&removed.object, &removed)?
                 .line(format!("{}: free to be used", removed.object))

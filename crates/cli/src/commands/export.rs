@@ -1,6 +1,5 @@
 //! `stroop export`.
 
-use super::volume::exported;
 use crate::arguments::ExportCommand;
 use crate::output::Output;
 use crate::table::{Column, Table};
@@ -96,4 +95,23 @@ fn check(node: &dyn Administration, volume: &str, client: IpAddr) -> Result<Outp
     Ok(output.line(format!("{volume}: {client} is decided by {allowed}, index {index}")).line(
         "with AUTH_SYS the client names its users itself: trust the machine, not the numbers",
     ))
+}
+
+/// "exported to 127.0.0.1 (rw, root squashed)".
+pub(super) fn exported(rules: &[ExportRule]) -> String {
+    if rules.is_empty() {
+        return "not exported".to_owned();
+    }
+    let rule = |rule: &ExportRule| {
+        let squash = match rule.squash {
+            admin_api::Squash::Root => "root squashed",
+            admin_api::Squash::All => "all squashed",
+            admin_api::Squash::None => "no squash",
+        };
+        let ports = if rule.secure_ports { "" } else { ", any port" };
+        let snapshots = if rule.hide_snapshots { ", no .snapshot" } else { "" };
+        format!("{} ({}, {squash}{ports}{snapshots})", rule.client, rule.access)
+    };
+    let rules: Vec<String> = rules.iter().map(rule).collect();
+    format!("exported to {}", rules.join(", "))
 }

@@ -1,6 +1,6 @@
 //! `stroop snapshot`.
 
-use super::volume::{removal, shown};
+use super::removal::{removal, shown};
 use crate::arguments::{Options, SnapshotCommand};
 use crate::confirm::confirm;
 use crate::output::Output;

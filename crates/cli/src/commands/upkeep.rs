@@ -57,7 +57,7 @@ pub(super) fn zero(
     let path = known.iter().find(|one| one.name == disk).map_or(disk.as_str(), path_of).to_owned();
     let plan = node.disk_zero(&DiskZero { disk: disk.clone(), dry_run: true })?;
     if dry_run {
-        return super::volume::removal("zero", &plan);
+        return super::removal::removal("zero", &plan);
     }
     confirm(terminal, options, "zero disk", &plan)?;
     let done = node.disk_zero(&DiskZero { disk: disk.clone(), dry_run: false })?;

@@ -2,17 +2,17 @@
 
 use super::clone::origin;
 use super::deletion;
+use super::export::exported;
 use crate::arguments::{Options, VolumeCommand};
-use crate::confirm::summary;
 use crate::output::Output;
 use crate::owner::Accounts;
 use crate::quantities::{count, percent};
 use crate::table::{Column, Table};
 use crate::terminal::Terminal;
 use admin_api::{
-    AdminError, Administration, AggregateInfo, AggregateState, Code, DamagedFile, ExportRule,
-    Named, Reallocation, Removal, StatusReply, Synced, VolumeCreate, VolumeFilter, VolumeInfo,
-    VolumeOffline, VolumeRename, VolumeResize, VolumeSet, VolumeUndelete,
+    AdminError, Administration, AggregateInfo, AggregateState, Code, DamagedFile, Named,
+    Reallocation, StatusReply, Synced, VolumeCreate, VolumeFilter, VolumeInfo, VolumeOffline,
+    VolumeRename, VolumeResize, VolumeSet, VolumeUndelete,
 };
 use std::collections::BTreeSet;
 use units::ByteSize;
@@ -195,25 +195,6 @@ fn rename(node: &dyn Administration, request: &VolumeRename) -> Result<Output, A
     Ok(if *dry_run { output.planned() } else { output })
 }
 
-/// The plan that was shown, for the deed.
-pub(super) fn shown(plan: &Removal) -> Option<String> {
-    Some(plan.plan.clone()).filter(|plan| !plan.is_empty())
-}
-
-/// The answer to a destructive act, done or not.
-pub(super) fn removal(action: &str, removal: &Removal) -> Result<Output, AdminError> {
-    let output = Output::of(&removal.object, removal)?;
-    if removal.dry_run {
-        let plan = summary(&format!("would {action}"), removal);
-        return Ok(output.line(plan.trim_end()).planned());
-    }
-    let mut line = format!("{}: {action}d", removal.object);
-    if removal.freed_bytes > 0 {
-        line.push_str(&format!(", {} come back", ByteSize(removal.freed_bytes)));
-    }
-    Ok(output.line(line))
-}
-
 /// "auto, cold after 31 days".
 fn tiering(volume: &VolumeInfo) -> String {
     match volume.tiering_minimum_cooling_days {
@@ -339,25 +320,6 @@ fn mount_hint(volume: &VolumeInfo, status: &StatusReply) -> String {
         "sudo mount -t nfs -o vers=3,nolock,tcp,port={port},mountport={port} {host}:/{} /mnt",
         volume.name
     )
-}
-
-/// "exported to 127.0.0.1 (rw, root squashed)".
-pub(super) fn exported(rules: &[ExportRule]) -> String {
-    if rules.is_empty() {
-        return "not exported".to_owned();
-    }
-    let rule = |rule: &ExportRule| {
-        let squash = match rule.squash {
-            admin_api::Squash::Root => "root squashed",
-            admin_api::Squash::All => "all squashed",
-            admin_api::Squash::None => "no squash",
-        };
-        let ports = if rule.secure_ports { "" } else { ", any port" };
-        let snapshots = if rule.hide_snapshots { ", no .snapshot" } else { "" };
-        format!("{} ({}, {squash}{ports}{snapshots})", rule.client, rule.access)
-    };
-    let rules: Vec<String> = rules.iter().map(rule).collect();
-    format!("exported to {}", rules.join(", "))
 }
 
 fn table(volumes: &[VolumeInfo]) -> Table {

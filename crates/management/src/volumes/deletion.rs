@@ -8,44 +8,42 @@
 use crate::exports;
 use crate::volumes::changes::counted;
 use crate::volumes::origins::clone_names;
-use crate::volumes::recovery_queue::shown;
-use crate::volumes::room::Volumes;
-use admin_api::recovery_queue::find_deleted;
+use crate::volumes::recovery_queue::{RecoveryQueue, held_bytes};
 use admin_api::{
     AdminError, CloneOf, Code, Removal, Time, VolumeDelete, VolumeInfo, VolumePurge, duration,
 };
 use dblade::{Keeping, ServedVolume};
 use platform::mutation::{self, Rule};
 use std::sync::Arc;
-use units::{BLOCK_SIZE_U64, Timestamp, shell_word};
+use units::{Timestamp, shell_word};
 
 const DELETE: &str = "cannot delete";
 const PURGE: &str = "cannot purge";
 
-impl Volumes {
+impl RecoveryQueue<'_> {
     pub(crate) fn delete_volume(&self, wanted: &VolumeDelete) -> Result<Removal, AdminError> {
         let name = &wanted.name;
-        let _turn = self.node.turn();
-        let volume = self.find(DELETE, name)?;
-        let info = self.volume_info(&volume);
+        let _turn = self.0.node.turn();
+        let volume = self.0.find(DELETE, name)?;
+        let info = self.0.volume_info(&volume);
         let kept_seconds = wanted.kept_seconds();
         self.check_deletable(&volume, &info, kept_seconds)?;
         let plan = plan_of(&volume, &info);
         Removal::check_plan(DELETE, name, &plan, wanted.plan.as_deref())?;
         let keeping = (kept_seconds > 0).then(|| self.keeping_for(kept_seconds));
         if !wanted.dry_run {
-            let engine = &self.node.engine;
-            self.node.waits.request(DELETE, name, |done| match keeping {
+            let engine = &self.0.node.engine;
+            self.0.node.waits.request(DELETE, name, |done| match keeping {
                 Some(keeping) => engine.queue_deletion(name, keeping, done),
                 None => engine.delete_volume(name, done),
             })?;
             if !mutation::broken(Rule::DeletedVolumeExported) {
-                self.node.front_ends.forget_exports(name);
+                self.0.node.front_ends.forget_exports(name);
                 if keeping.is_some() {
-                    exports::publish(&*self.node.front_ends, &volume);
+                    exports::publish(&*self.0.node.front_ends, &volume);
                 }
             }
-            self.registry.forget("volume", name);
+            self.0.registry.forget("volume", name);
             tracing::info!(volume = name, kept_seconds, "volume deleted");
         }
         let mut consequences = consequences(&info);
@@ -79,7 +77,7 @@ impl Volumes {
                 .because("it is a traditional volume, and goes with its aggregate")
                 .try_next(format!("stroop aggr delete {} --force", info.aggregate)));
         }
-        let clones = clone_names(self, volume);
+        let clones = clone_names(self.0, volume);
         if !clones.is_empty() {
             let of = ("its snapshots", &clones[..]);
             return Err(AdminError::held_by_clones(DELETE, &info.name, of));
@@ -96,56 +94,33 @@ impl Volumes {
     }
 
     fn keeping_for(&self, kept_seconds: u64) -> Keeping {
-        let deleted = self.node.clock.wall();
+        let deleted = self.0.node.clock.wall();
         let kept = i64::try_from(kept_seconds).unwrap_or(i64::MAX).saturating_mul(1_000_000_000);
         Keeping { deleted, purge_after: Timestamp(deleted.get().saturating_add(kept)) }
     }
 
     pub(crate) fn purge_volume(&self, wanted: &VolumePurge) -> Result<Removal, AdminError> {
-        let _turn = self.node.turn();
+        let _turn = self.0.node.turn();
         let volume = self.find_deleted(PURGE, &wanted.name)?;
         let name = volume.name();
-        let info = self.volume_info(&volume);
+        let info = self.0.volume_info(&volume);
         let plan = plan_of(&volume, &info);
         Removal::check_plan(PURGE, &name, &plan, wanted.plan.as_deref())?;
         let freed_bytes = held_bytes(&volume);
         if !wanted.dry_run {
-            let engine = &self.node.engine;
-            self.node.waits.request(PURGE, &name, |done| engine.purge_volume(&name, done))?;
-            self.node.front_ends.forget_exports(&name);
+            let engine = &self.0.node.engine;
+            self.0.node.waits.request(PURGE, &name, |done| engine.purge_volume(&name, done))?;
+            self.0.node.front_ends.forget_exports(&name);
             tracing::info!(volume = name, "deleted volume purged");
         }
         let removal = Removal::new(name, consequences(&info), wanted.dry_run);
         Ok(Removal { freed_bytes, plan, ..removal })
-    }
-
-    /// The volume of the recovery queue that a request names. `message` begins the error.
-    ///
-    /// # Errors
-    /// `NotFound` if there is none, `Conflict` if it may be several.
-    pub(super) fn find_deleted(
-        &self,
-        message: &str,
-        name: &str,
-    ) -> Result<Arc<ServedVolume>, AdminError> {
-        let queued = self.node.queued();
-        let list: Vec<_> = queued.iter().map(|(volume, one)| shown(volume, one)).collect();
-        let found = &find_deleted(message, &list, name)?.name;
-        let mut volumes = queued.into_iter().map(|(volume, _)| volume);
-        volumes
-            .find(|volume| volume.name() == *found)
-            .ok_or_else(|| AdminError::missing(message, "deleted volume", name))
     }
 }
 
 /// Changes when more goes than was shown.
 fn plan_of(volume: &ServedVolume, info: &VolumeInfo) -> String {
     format!("{}:{}", volume.environment.identity, info.snapshots)
-}
-
-/// What comes back when it is gone.
-pub(super) fn held_bytes(volume: &ServedVolume) -> u64 {
-    volume.owned_blocks() * BLOCK_SIZE_U64
 }
 
 /// What goes with a volume.

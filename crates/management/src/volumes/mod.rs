@@ -7,6 +7,7 @@
 mod changes;
 mod clones;
 mod deletion;
+mod due;
 mod exported;
 mod naming;
 mod offline;
@@ -18,5 +19,6 @@ mod snapshots;
 mod sync;
 mod view;
 
-pub(crate) use recovery_queue::Due;
+pub(crate) use due::Due;
+pub(crate) use recovery_queue::RecoveryQueue;
 pub(crate) use room::Volumes;

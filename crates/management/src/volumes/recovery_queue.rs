@@ -1,40 +1,26 @@
 //! The recovery queue: deleted volumes that are kept, come back, and are purged when their time is
 //! over.
 //!
-//! Invariants: NFS clients see a volume that came back when that is durable. No volume is purged
-//! before its time. The time that is left is read from the wall clock once, when the volume is first
-//! seen by this process, and is counted by the clock that is never set from then on: a clock that is
-//! set while the server runs purges nothing early. The first [`SEEN_NANOSECONDS_MIN`] of a process
-//! purge nothing at all: a machine whose clock is wrong when it starts has it set right by then.
+//! Invariants: NFS clients see a volume that came back when that is durable; no volume is purged
+//! before its time ([`super::due`]).
 //!
 //! Fails: by `AdminError`; nothing has changed then. A volume that cannot be purged when it is due
 //! stays, and is tried again.
 
 use crate::exports;
-use crate::volumes::deletion::held_bytes;
+use crate::volumes::due::{SEEN_NANOSECONDS_MIN, left_nanoseconds};
 use crate::volumes::room::Volumes;
+use admin_api::recovery_queue::find_deleted;
 use admin_api::{AdminError, Code, DeletedVolume, Time, VolumeInfo, VolumeState, VolumeUndelete};
-use dblade::{EngineError, Keeping, Queued, ServedVolume, VolumeDamage, VolumeKind};
+use dblade::{EngineError, Queued, ServedVolume, VolumeDamage, VolumeKind};
 use platform::mutation::{self, Rule};
-use platform::sync::Mutex;
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use units::{Timestamp, VolumeUuid};
+use units::BLOCK_SIZE_U64;
 
 const UNDELETE: &str = "cannot undelete";
-/// A volume is seen for so long before it is purged.
-const SEEN_NANOSECONDS_MIN: u64 = 600 * 1_000_000_000;
-
-/// When volumes of the queue are to be purged, by the clock that is never set.
-#[derive(Default)]
-pub(crate) struct Due(Mutex<BTreeMap<VolumeUuid, u64>>);
-
-/// What is left of a volume's time, in nanoseconds. A wall clock that is behind the deletion leaves
-/// no more than the whole.
-fn left_nanoseconds(keeping: &Keeping, wall: Timestamp) -> u64 {
-    let begin = keeping.deleted.get().max(wall.get());
-    let left = keeping.purge_after.get().saturating_sub(begin);
-    u64::try_from(left).unwrap_or(0).max(SEEN_NANOSECONDS_MIN)
+/// What comes back when it is gone.
+pub(super) fn held_bytes(volume: &ServedVolume) -> u64 {
+    volume.owned_blocks() * BLOCK_SIZE_U64
 }
 
 /// A volume of the queue as administrators see it, but for its snapshots.
@@ -57,13 +43,34 @@ pub(super) fn shown(volume: &ServedVolume, queued: &Queued) -> DeletedVolume {
     }
 }
 
-impl Volumes {
+/// Volumes that are deleted, kept and brought back.
+pub(crate) struct RecoveryQueue<'a>(pub &'a Volumes);
+
+impl RecoveryQueue<'_> {
+    /// The volume of the recovery queue that a request names. `message` begins the error.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none, `Conflict` if it may be several.
+    pub(super) fn find_deleted(
+        &self,
+        message: &str,
+        name: &str,
+    ) -> Result<Arc<ServedVolume>, AdminError> {
+        let queued = self.0.node.queued();
+        let list: Vec<_> = queued.iter().map(|(volume, one)| shown(volume, one)).collect();
+        let found = &find_deleted(message, &list, name)?.name;
+        let mut volumes = queued.into_iter().map(|(volume, _)| volume);
+        volumes
+            .find(|volume| volume.name() == *found)
+            .ok_or_else(|| AdminError::missing(message, "deleted volume", name))
+    }
+
     /// The volumes of the queue, in the order of their deletion.
     pub(crate) fn list_deleted(&self) -> Vec<DeletedVolume> {
-        let queued = self.node.queued().into_iter();
+        let queued = self.0.node.queued().into_iter();
         let mut list: Vec<DeletedVolume> = queued
             .map(|(volume, queued)| DeletedVolume {
-                snapshots: self.snapshots_of(&volume).map_or(0, |list| list.len() as u64),
+                snapshots: self.0.snapshots_of(&volume).map_or(0, |list| list.len() as u64),
                 ..shown(&volume, &queued)
             })
             .collect();
@@ -75,7 +82,7 @@ impl Volumes {
         &self,
         wanted: &VolumeUndelete,
     ) -> Result<VolumeInfo, AdminError> {
-        let _turn = self.node.turn();
+        let _turn = self.0.node.turn();
         let volume = self.find_deleted(UNDELETE, &wanted.name)?;
         let title = volume.name();
         let name = wanted.new_name.clone().unwrap_or_else(|| volume.names().given);
@@ -90,15 +97,15 @@ impl Volumes {
                 .because(format!("there is a volume '{name}'"))
                 .try_next(format!("stroop volume undelete {title} --as NAME"))
         };
-        self.check_name_free(&name, None, taken)?;
+        self.0.check_name_free(&name, None, taken)?;
         // One that is served under another name than its own is to find its own again.
         let has_it =
             |other: &Arc<ServedVolume>| other.is_beside(&volume) && other.names().given == name;
-        if self.node.served().iter().any(has_it) {
+        if self.0.node.served().iter().any(has_it) {
             return Err(taken());
         }
         if wanted.dry_run {
-            let info = self.volume_info(&volume);
+            let info = self.0.volume_info(&volume);
             let taken_offline = volume.queued().is_some_and(|queued| queued.is_offline);
             let state = match volume.damage() {
                 _ if taken_offline || volume.is_unreadable() => VolumeState::Offline,
@@ -107,22 +114,22 @@ impl Volumes {
             };
             return Ok(VolumeInfo { name, state, taken_offline, ..info });
         }
-        let engine = &self.node.engine;
-        self.node.waits.request(UNDELETE, &wanted.name, |done| {
+        let engine = &self.0.node.engine;
+        self.0.node.waits.request(UNDELETE, &wanted.name, |done| {
             engine.undelete_volume(&title, &name, done);
         })?;
-        exports::publish(&*self.node.front_ends, &volume);
+        exports::publish(&*self.0.node.front_ends, &volume);
         tracing::info!(volume = name, "deleted volume is back");
-        Ok(self.volume_info(&volume))
+        Ok(self.0.volume_info(&volume))
     }
 
     /// Purges volumes of the queue whose time is over; nobody waits for that.
     pub(crate) fn purge_due(&self) {
         // Whoever brings one back now shall have it.
-        let Some(_turn) = self.node.turn_now() else { return };
-        let (now, wall) = (self.node.clock.monotonic_nanoseconds(), self.node.clock.wall());
-        let queued = self.node.queued();
-        let mut due = self.due.0.lock();
+        let Some(_turn) = self.0.node.turn_now() else { return };
+        let (now, wall) = (self.0.node.clock.monotonic_nanoseconds(), self.0.node.clock.wall());
+        let queued = self.0.node.queued();
+        let mut due = self.0.due.0.lock();
         due.retain(|known, _| queued.iter().any(|(one, _)| one.environment.identity == *known));
         for (volume, Queued { keeping, .. }) in queued {
             let end = || now.saturating_add(left_nanoseconds(&keeping, wall));
@@ -132,7 +139,7 @@ impl Volumes {
             }
             // If it cannot be purged now, it is tried again later.
             *end = now.saturating_add(SEEN_NANOSECONDS_MIN);
-            let (name, front_ends) = (volume.name(), Arc::clone(&self.node.front_ends));
+            let (name, front_ends) = (volume.name(), Arc::clone(&self.0.node.front_ends));
             let title = name.clone();
             let purged = move |outcome: Result<(), EngineError>| match outcome {
                 Ok(()) => {
@@ -141,28 +148,7 @@ impl Volumes {
                 }
                 Err(error) => tracing::warn!(volume = title, %error, "it cannot be purged"),
             };
-            self.node.engine.purge_volume(&name, Box::new(purged));
+            self.0.node.engine.purge_volume(&name, Box::new(purged));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SECOND: i64 = 1_000_000_000;
-
-    #[test]
-    fn the_time_that_is_left_is_not_less_for_a_clock_that_is_behind_nor_more_than_the_whole() {
-        let at = |seconds: i64| Timestamp(seconds * SECOND);
-        let keeping = Keeping { deleted: at(10_000), purge_after: at(20_000) };
-        let left = |wall| left_nanoseconds(&keeping, at(wall)) as i64 / SECOND;
-        assert_eq!(left(10_000), 10_000);
-        assert_eq!(left(15_000), 5_000);
-        assert_eq!(left(-50_000), 10_000, "the clock is behind");
-        assert_eq!(left(19_900), 600, "some of it is to pass in this process");
-        assert_eq!(left(1_000_000), 600);
-        let odd = Keeping { deleted: Timestamp(i64::MIN), purge_after: Timestamp(i64::MAX) };
-        assert_eq!(left_nanoseconds(&odd, Timestamp(i64::MIN)), i64::MAX as u64);
     }
 }

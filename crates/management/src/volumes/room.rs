@@ -2,7 +2,7 @@
 
 use crate::aggregates::Aggregates;
 use crate::node::Node;
-use crate::volumes::Due;
+use crate::volumes::due::Due;
 use admin_api::{AdminError, AggregateInfo, AggregateState, VolumeFilter};
 use dblade::ServedVolume;
 use std::sync::Arc;

@@ -5,7 +5,7 @@
 //! holds for the next call, for clients that have the volume mounted too: each change makes another
 //! generation, by which connections know that what they were answered may be true no longer.
 
-use admin_api::recovery_queue::is_queue_name;
+use admin_api::titles::is_queue_name;
 use admin_api::{Access, ExportRule, Squash, matching_rule};
 use file_service::HandleKey;
 use nfs::{Export, ExportAccess, ExportPolicy};

@@ -4,7 +4,7 @@
 
 use super::desk::Asked;
 use super::disks::path_of;
-use super::expected::{depends_on_background, is_of_disks, takes_room};
+use super::expected::{Expected, depends_on_background, is_of_disks, takes_room};
 use super::jobs::check_engine;
 use super::life::OperatorLife;
 use super::names::{TYPED_SHORT, disks_of};
@@ -14,6 +14,7 @@ use super::views;
 use crate::seed::finding::Finding;
 use crate::tenant::Tenant;
 use admin_api::{AdminError, Code, DiskInfo, DiskState, Reply, Request};
+use platform::Clock as _;
 
 /// Steps of the machine from one turn of a call to the next, at most.
 pub(super) const STEPS_PER_TURN: u32 = 8;
@@ -186,6 +187,55 @@ impl OperatorLife<'_> {
         let numbers = expected.volumes.values().chain(kept).map(|volume| volume.number);
         let numbers: Vec<u32> = numbers.collect();
         absent.retain(|number, _| numbers.contains(number));
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        self.machine.world.monotonic_nanoseconds()
+    }
+
+    /// The process has begun, or the aggregate is back: management sees volumes anew.
+    pub(super) fn note_seen(&mut self, after: Option<&mut Expected>) {
+        let now = self.now();
+        self.expected.note_seen(now);
+        if let Some(after) = after {
+            after.note_seen(now);
+        }
+    }
+
+    /// Time has passed: what is expected is that, and what is there if the call has happened that
+    /// was cut off.
+    pub(super) fn note_due(&mut self, after: Option<&mut Expected>) {
+        let now = self.now();
+        self.expected.note_due(now);
+        if let Some(after) = after {
+            after.note_due(now);
+        }
+    }
+
+    /// After a look of management: which volumes it has purged.
+    pub(super) fn settle_queue(&mut self) -> Result<(), Finding> {
+        self.note_due(None);
+        if !self.expected.is_any_due() || self.machine.aggregate().is_none() {
+            return Ok(());
+        }
+        self.machine.consistency_point()?;
+        let before = self.expected.deleted.len();
+        self.look_at_queue()?;
+        if self.expected.deleted.len() < before {
+            self.machine.trace.meet("operator: a deleted volume is purged when its time is over");
+            self.forget_tenants();
+        }
+        Ok(())
+    }
+
+    fn look_at_queue(&mut self) -> Result<(), Finding> {
+        let Reply::VolumeListDeleted(list) = self.read(Request::VolumeListDeleted)? else {
+            return Ok(());
+        };
+        let asked = Asked::Request(Box::new(Request::VolumeListDeleted));
+        self.expected.check_deleted(&list).map_err(|text| wrong(&asked, &text))?;
+        self.expected.settle_deleted(&list);
+        Ok(())
     }
 
     /// Clients are let in by the rules that there are.

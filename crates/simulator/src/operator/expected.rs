@@ -4,11 +4,11 @@
 //! it knows no engine.
 
 use super::disks::DiskBook;
-use super::queue::ExpectedDeleted;
 use crate::machine::AGGREGATE;
 use admin_api::{
     AggregateAdd, CloneCreate, CloneOf, Code, DiskReplace, ExportRule, Owner, RaidKind,
-    Reallocation, Request, SnapshotRestore, TieringPolicy, VolumeCreate, VolumeRename, VolumeSet,
+    Reallocation, Request, SnapshotRestore, TieringPolicy, Time, VolumeCreate, VolumeRename,
+    VolumeSet,
 };
 use std::collections::BTreeMap;
 
@@ -91,6 +91,20 @@ fn add_rule(rules: &mut Vec<ExportRule>, rule: ExportRule, at: Option<usize>) ->
     let end = rules.len();
     rules.insert(at.map_or(end, |at| at.min(end)), rule);
     Ok(())
+}
+
+/// A deleted volume that is kept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct ExpectedDeleted {
+    pub(super) former_name: String,
+    pub(super) volume: ExpectedVolume,
+    pub(super) kept_seconds: u64,
+    /// Unknown while nobody has said it.
+    pub(super) purge_after: Option<Time>,
+    /// When it may be purged, by the clock that is never set.
+    pub(super) end_nanoseconds: u64,
+    /// It may have been purged.
+    pub(super) is_due: bool,
 }
 
 /// A mount on the node's own machine.

@@ -225,6 +225,8 @@ impl OperatorLife<'_> {
                 24..26 => self.lose_disk(),
                 26..28 => self.find_disk(),
                 28 => self.begin_outage(),
+                // What has happened of such a call when it is cut off shows in what clients find.
+                29..32 if self.is_volume_going() => self.begin_outage(),
                 _ => is_busy |= self.machine.step(),
             }
             for tenant in &mut self.tenants {
@@ -278,6 +280,17 @@ impl OperatorLife<'_> {
             Asked::Open | Asked::Watch | Asked::Stop => true,
         });
         !is_changing && self.expected.disks.is_clear()
+    }
+
+    /// Whether a volume is about to leave service, or to come back.
+    fn is_volume_going(&self) -> bool {
+        self.desk.asked().is_some_and(|asked| match asked {
+            Asked::Request(request) => matches!(
+                **request,
+                Request::VolumeDelete(_) | Request::VolumeUndelete(_) | Request::VolumePurge(_)
+            ),
+            Asked::Open | Asked::Watch | Asked::Stop => false,
+        })
     }
 
     /// More disks go than the aggregate can do without.

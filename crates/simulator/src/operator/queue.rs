@@ -6,38 +6,15 @@
 //!
 //! Fails: in words, which say what was expected and what was shown.
 
-use super::calls::wrong;
-use super::desk::Asked;
-use super::expected::{Expected, ExpectedVolume, is_worked_on};
-use super::life::OperatorLife;
+use super::expected::{Expected, ExpectedDeleted, is_worked_on};
 use super::views::{Checked, same};
-use crate::seed::finding::Finding;
-use admin_api::{CloneOf, Code, DeletedVolume, Reply, Request, Time, VolumeDelete, VolumeUndelete};
-use platform::Clock as _;
+use admin_api::{CloneOf, Code, DeletedVolume, Time, VolumeDelete, VolumeUndelete};
 
-const SECOND_NANOSECONDS: u64 = 1_000_000_000;
+pub(super) const SECOND_NANOSECONDS: u64 = 1_000_000_000;
 /// A volume is seen by a process for so long before it is purged.
-const SEEN_SECONDS_MIN: u64 = 600;
+pub(super) const SEEN_SECONDS_MIN: u64 = 600;
 /// Less time passes from what a process sees to when the operator knows of it.
 const ANSWER_SECONDS_MAX: u64 = 60;
-/// Looks of management until a volume is purged that is due.
-const WATCHES_MAX: u32 = 4;
-/// Of 100 rests with deleted volumes, those in which so much time passes.
-const PASSING_PERCENT: u64 = 40;
-
-/// A deleted volume that is kept.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct ExpectedDeleted {
-    pub(super) former_name: String,
-    pub(super) volume: ExpectedVolume,
-    kept_seconds: u64,
-    /// Unknown while nobody has said it.
-    purge_after: Option<Time>,
-    /// When it may be purged, by the clock that is never set.
-    end_nanoseconds: u64,
-    /// It may have been purged.
-    is_due: bool,
-}
 
 impl Expected {
     pub(super) fn delete(&mut self, wanted: &VolumeDelete) -> Result<(), Code> {
@@ -118,19 +95,19 @@ impl Expected {
     }
 
     /// Management sees the volumes for the first time, or for the first time again.
-    fn note_seen(&mut self, now: u64) {
+    pub(super) fn note_seen(&mut self, now: u64) {
         let end = now + (SEEN_SECONDS_MIN - ANSWER_SECONDS_MAX) * SECOND_NANOSECONDS;
         let kept = self.deleted.values_mut();
         kept.for_each(|kept| kept.end_nanoseconds = kept.end_nanoseconds.min(end));
     }
 
     /// Volumes whose time is over may be purged.
-    fn note_due(&mut self, now: u64) {
+    pub(super) fn note_due(&mut self, now: u64) {
         let kept = self.deleted.values_mut();
         kept.for_each(|kept| kept.is_due |= kept.end_nanoseconds <= now);
     }
 
-    fn is_any_due(&self) -> bool {
+    pub(super) fn is_any_due(&self) -> bool {
         self.deleted.values().any(|kept| kept.is_due)
     }
 
@@ -180,86 +157,5 @@ impl Expected {
             kept.purge_after = shown.map(|shown| shown.purge_after);
             shown.is_some()
         });
-    }
-}
-
-impl OperatorLife<'_> {
-    pub(super) fn now(&self) -> u64 {
-        self.machine.world.monotonic_nanoseconds()
-    }
-
-    /// The process has begun, or the aggregate is back: management sees volumes anew.
-    pub(super) fn note_seen(&mut self, after: Option<&mut Expected>) {
-        let now = self.now();
-        self.expected.note_seen(now);
-        if let Some(after) = after {
-            after.note_seen(now);
-        }
-    }
-
-    /// Time has passed: what is expected is that, and what is there if the call has happened that
-    /// was cut off.
-    pub(super) fn note_due(&mut self, after: Option<&mut Expected>) {
-        let now = self.now();
-        self.expected.note_due(now);
-        if let Some(after) = after {
-            after.note_due(now);
-        }
-    }
-
-    /// After a look of management: which volumes it has purged.
-    pub(super) fn settle_queue(&mut self) -> Result<(), Finding> {
-        self.note_due(None);
-        if !self.expected.is_any_due() || self.machine.aggregate().is_none() {
-            return Ok(());
-        }
-        self.machine.consistency_point()?;
-        let before = self.expected.deleted.len();
-        self.look_at_queue()?;
-        if self.expected.deleted.len() < before {
-            self.machine.trace.meet("operator: a deleted volume is purged when its time is over");
-            self.forget_tenants();
-        }
-        Ok(())
-    }
-
-    fn look_at_queue(&mut self) -> Result<(), Finding> {
-        let Reply::VolumeListDeleted(list) = self.read(Request::VolumeListDeleted)? else {
-            return Ok(());
-        };
-        let asked = Asked::Request(Box::new(Request::VolumeListDeleted));
-        self.expected.check_deleted(&list).map_err(|text| wrong(&asked, &text))?;
-        self.expected.settle_deleted(&list);
-        Ok(())
-    }
-
-    /// Minutes pass, and volumes go whose time is over: a part of a rest.
-    pub(super) fn let_time_end(&mut self) -> Result<(), Finding> {
-        if self.expected.deleted.is_empty() || !self.events.chance(PASSING_PERCENT) {
-            return Ok(());
-        }
-        self.machine.settle()?;
-        if self.machine.world.pending_count() + self.machine.world.held_count() > 0 {
-            // A disk that hangs would count as failed.
-            return Ok(());
-        }
-        self.call(Asked::Watch)?;
-        for _ in 0..WATCHES_MAX {
-            self.machine.settle()?;
-            self.pass_seconds(SEEN_SECONDS_MIN);
-            self.call(Asked::Watch)?;
-            let is_over = |kept: &ExpectedDeleted| kept.kept_seconds <= SEEN_SECONDS_MIN;
-            // An aggregate may be away for a while, and its volumes are seen anew then.
-            if self.machine.aggregate().is_none() || !self.expected.deleted.values().any(is_over) {
-                return Ok(());
-            }
-        }
-        let text = format!("the time of a volume is over, and it is there: {:?}", self.expected);
-        Err(wrong(&Asked::Watch, &text))
-    }
-
-    fn pass_seconds(&mut self, seconds: u64) {
-        self.machine.world.advance(seconds * SECOND_NANOSECONDS);
-        self.machine.pass_time();
     }
 }

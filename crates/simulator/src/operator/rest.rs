@@ -2,15 +2,22 @@
 //!
 //! Fails: with what is not as it should be.
 
+use super::calls::wrong;
 use super::desk::Asked;
 use super::ending;
+use super::expected::ExpectedDeleted;
 use super::life::OperatorLife;
+use super::queue::{SECOND_NANOSECONDS, SEEN_SECONDS_MIN};
 use crate::checks::media;
 use crate::checks::space::{check_lost, check_promises};
 use crate::machine::AGGREGATE;
 use crate::seed::finding::Finding;
 use admin_api::{Reply, Request, VolumeFilter};
 
+/// Looks of management until a volume is purged that is due.
+const WATCHES_MAX: u32 = 4;
+/// Of 100 rests with deleted volumes, those in which so much time passes.
+const PASSING_PERCENT: u64 = 40;
 /// How many of 100 jobs that are open at a rest lose their rate and their pause.
 const RELEASE_PERCENT: u64 = 60;
 
@@ -42,6 +49,36 @@ impl OperatorLife<'_> {
     pub(super) fn check_media(&mut self) -> Result<(), Finding> {
         self.machine.see_disks();
         media::check_media(&mut self.machine)
+    }
+
+    /// Minutes pass, and volumes go whose time is over: a part of a rest.
+    pub(super) fn let_time_end(&mut self) -> Result<(), Finding> {
+        if self.expected.deleted.is_empty() || !self.events.chance(PASSING_PERCENT) {
+            return Ok(());
+        }
+        self.machine.settle()?;
+        if self.machine.world.pending_count() + self.machine.world.held_count() > 0 {
+            // A disk that hangs would count as failed.
+            return Ok(());
+        }
+        self.call(Asked::Watch)?;
+        for _ in 0..WATCHES_MAX {
+            self.machine.settle()?;
+            self.pass_seconds(SEEN_SECONDS_MIN);
+            self.call(Asked::Watch)?;
+            let is_over = |kept: &ExpectedDeleted| kept.kept_seconds <= SEEN_SECONDS_MIN;
+            // An aggregate may be away for a while, and its volumes are seen anew then.
+            if self.machine.aggregate().is_none() || !self.expected.deleted.values().any(is_over) {
+                return Ok(());
+            }
+        }
+        let text = format!("the time of a volume is over, and it is there: {:?}", self.expected);
+        Err(wrong(&Asked::Watch, &text))
+    }
+
+    fn pass_seconds(&mut self, seconds: u64) {
+        self.machine.world.advance(seconds * SECOND_NANOSECONDS);
+        self.machine.pass_time();
     }
 
     fn look_around(&mut self) -> Result<(), Finding> {

@@ -25,6 +25,7 @@
 //! | `LOCKS_REFUSED` | the list of NFS clients with locks cannot be read or written |
 //! | `LOCKS_DAMAGED` | parts of that list made no sense at the start |
 //! | `AUDIT_FAILED` | changes that administrators make are not recorded |
+//! | `MEMORY_OVER` | the node takes more memory than its cap |
 //! | `FEATURE_LACKING` | a newer build wrote a volume, and this build lacks a feature of it |
 //!
 //! Checks of the node's own files and mounts are in [`super::node_health`].

@@ -5,8 +5,8 @@
 
 use crate::disks::deleted::Trouble;
 use crate::ports::{AuditFailure, LockListTrouble};
-use admin_api::{HealthCheck, MountInfo, Severity};
-use units::shell_word;
+use admin_api::{HealthCheck, MemoryUse, MountInfo, Severity};
+use units::{ByteSize, shell_word};
 
 /// The check of a mount on this machine.
 pub(crate) fn check_mount(mount: &MountInfo) -> Option<HealthCheck> {
@@ -137,5 +137,53 @@ pub(crate) fn check_audit(failure: &AuditFailure) -> HealthCheck {
         ),
         action: "free space in the file's directory, or mend it; the next change tries again"
             .to_owned(),
+    }
+}
+
+/// What a node may take beyond its memory cap before that counts, as a share of the cap: the
+/// system counts by pages and by halves of seconds.
+const OVER_SHARE: u64 = 16;
+
+/// The check of the memory cap.
+pub(crate) fn check_memory(memory: &MemoryUse) -> Option<HealthCheck> {
+    let MemoryUse { limit_bytes, used_bytes, .. } = *memory;
+    let over_bytes = used_bytes.saturating_sub(limit_bytes);
+    (over_bytes > limit_bytes / OVER_SHARE).then(|| HealthCheck {
+        code: "MEMORY_OVER".to_owned(),
+        severity: Severity::Warning,
+        object: "memory".to_owned(),
+        now: Vec::new(),
+        message: format!(
+            "{} are in use, {} more than the configuration allows",
+            ByteSize(used_bytes),
+            ByteSize(over_bytes)
+        ),
+        action: format!(
+            "set 'memory' under [node] to more than {}, and start the server again; each volume \
+             takes a part of it, so fewer volumes take less",
+            ByteSize(used_bytes)
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_memory_than_the_cap_is_told_with_what_to_set() {
+        let check = |used_mib: u64| {
+            let (limit_bytes, used_bytes) = (512 << 20, used_mib << 20);
+            check_memory(&MemoryUse {
+                limit_bytes,
+                used_bytes,
+                peak_bytes: used_bytes,
+                consumers: Vec::new(),
+            })
+        };
+        assert_eq!(check(512), None);
+        assert_eq!(check(540), None, "the system counts by pages");
+        let over = check(914).unwrap();
+        assert!(over.message.contains("914MiB") && over.message.contains("402MiB"), "{over:?}");
     }
 }

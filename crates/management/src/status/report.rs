@@ -12,7 +12,7 @@ use crate::status::health::{
 };
 use crate::status::measures::Found;
 use crate::status::node_health::{
-    check_audit, check_deletions, check_disk_names, check_lock_list, check_mount,
+    check_audit, check_deletions, check_disk_names, check_lock_list, check_memory, check_mount,
     check_mount_record, check_unwritten,
 };
 use crate::status::room::Status;
@@ -151,6 +151,8 @@ impl Status {
         let record = self.node.front_ends.mount_record_failure();
         checks.extend(record.as_deref().map(check_mount_record));
         checks.extend(self.disks.deleted.trouble().map(check_deletions));
+        let (cached, dirty) = self.node.engine.memory_blocks();
+        checks.extend(check_memory(&self.process.memory(cached, dirty)));
         checks.extend(self.process.audit_failure().as_ref().map(check_audit));
         checks.extend(self.disks.short_names.failure().map(check_disk_names));
         checks.extend(self.node.front_ends.lock_list_trouble().map(check_lock_list));

@@ -178,8 +178,11 @@ impl OperatorLife<'_> {
                 .find(|kept| !absent.contains_key(&kept.volume.number))
                 .map(|kept| kept.volume.number);
             if let Some(number) = number {
-                // What was answered before the deletion is durable with it.
-                tenant.all_durable();
+                // What was answered before the deletion is durable with it. What an outage cut off
+                // is known when the volume is back.
+                if tenant.is_idle() {
+                    tenant.all_durable();
+                }
                 absent.insert(number, tenant);
             }
         }

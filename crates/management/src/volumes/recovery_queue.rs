@@ -18,6 +18,7 @@ use std::sync::Arc;
 use units::BLOCK_SIZE_U64;
 
 const UNDELETE: &str = "cannot undelete";
+
 /// What comes back when it is gone.
 pub(super) fn held_bytes(volume: &ServedVolume) -> u64 {
     volume.owned_blocks() * BLOCK_SIZE_U64

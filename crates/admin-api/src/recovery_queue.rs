@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize};
 
 /// How long a deleted volume is kept unless the request says otherwise.
 pub const QUEUE_SECONDS_DEFAULT: u64 = 12 * 3600;
+/// How long a deleted volume is kept at least, if it is kept.
+pub const QUEUE_SECONDS_MIN: u64 = 600;
 /// How long a deleted volume is kept at most: a year.
 pub const QUEUE_SECONDS_MAX: u64 = 366 * 86_400;
 
@@ -25,8 +27,8 @@ pub const QUEUE_SECONDS_MAX: u64 = 366 * 86_400;
 pub struct VolumeDelete {
     /// Its name.
     pub name: String,
-    /// Seconds that it is kept in the recovery queue; with 0 it is gone at once. If not given,
-    /// [`QUEUE_SECONDS_DEFAULT`].
+    /// Seconds that it is kept in the recovery queue, [`QUEUE_SECONDS_MIN`] at least; with 0 it is
+    /// gone at once. If not given, [`QUEUE_SECONDS_DEFAULT`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_for_seconds: Option<u64>,
     /// Only say what would go.
@@ -145,8 +147,14 @@ fn validate_queue_name(name: &str) -> Result<(), AdminError> {
 impl Validate for VolumeDelete {
     fn validate(&self) -> Result<(), AdminError> {
         validate_name("volume", &self.name)?;
-        if self.kept_seconds() <= QUEUE_SECONDS_MAX {
+        let seconds = self.kept_seconds();
+        if seconds == 0 || (QUEUE_SECONDS_MIN..=QUEUE_SECONDS_MAX).contains(&seconds) {
             return Ok(());
+        }
+        if seconds < QUEUE_SECONDS_MIN {
+            return Err(AdminError::usage("cannot delete", &self.name)
+                .because("a deleted volume is kept for ten minutes at least, or not at all")
+                .try_next(format!("stroop volume delete {} --queue-for 10m, or 0s", self.name)));
         }
         let longest = duration::format(QUEUE_SECONDS_MAX * 1_000_000_000);
         Err(AdminError::usage("cannot delete", &self.name)
@@ -221,9 +229,11 @@ mod tests {
             VolumeDelete { name, queue_for_seconds, dry_run: false, plan: None }
         };
         assert_eq!(delete(None).kept_seconds(), 43_200);
-        for good in [None, Some(0), Some(QUEUE_SECONDS_MAX)] {
+        for good in [None, Some(0), Some(QUEUE_SECONDS_MIN), Some(QUEUE_SECONDS_MAX)] {
             assert!(delete(good).validate().is_ok(), "{good:?}");
         }
-        assert!(delete(Some(QUEUE_SECONDS_MAX + 1)).validate().is_err());
+        for wrong in [1, QUEUE_SECONDS_MIN - 1, QUEUE_SECONDS_MAX + 1] {
+            assert!(delete(Some(wrong)).validate().is_err(), "{wrong}");
+        }
     }
 }

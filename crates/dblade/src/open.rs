@@ -316,7 +316,7 @@ impl Opening {
         }
         Err(AggregateError::Refused(format!(
             "volume '{}' {lacking}; start the build that wrote it, or a later one{}",
-            record.name(),
+            record.title(),
             if is_logged { ", and stop it in order before you start this one" } else { "" }
         )))
     }

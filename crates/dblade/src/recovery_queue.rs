@@ -34,30 +34,30 @@ pub(crate) fn enter(engine: &Arc<Engine>, name: &str, keeping: Keeping, done: Do
     }
     let (aggregate, number) = (Arc::clone(&served.aggregate), served.environment.volume);
     let (engine, same) = (Arc::clone(engine), Arc::clone(&served));
-    let standing: Arc<Mutex<Option<Standing>>> = Arc::default();
-    let before = Arc::clone(&standing);
+    let was_offline: Arc<Mutex<Option<bool>>> = Arc::default();
+    let before = Arc::clone(&was_offline);
     let action = move |scope: &mut FreezeScope<'_, '_>| {
         same.check_there()?;
         scope.block_side().check_no_clones(number)?;
-        recovery_queue::enter(scope, number, keeping)?;
-        let was = same.standing();
-        if was == Standing::Online {
+        let is_offline = recovery_queue::enter(scope, number, keeping)?;
+        if !is_offline {
             same.set_standing(Standing::GoingOffline);
         }
-        *before.lock() = Some(was);
+        *before.lock() = Some(is_offline);
         Ok(Acted::Done)
     };
     let committed = move |outcome: Result<(), AggregateError>| {
-        let was = standing.lock().take();
+        let was_offline = was_offline.lock().take();
         match outcome.is_ok() {
             true => {
                 served.set_standing(Standing::Offline);
-                let is_offline = was == Some(Standing::Offline);
+                let is_offline = was_offline == Some(true);
                 served.set_queued(Some(Queued { keeping, is_offline }));
                 rename(&engine, &served, served.names().given);
             }
             // If it has failed, what counts is the record that is read when the aggregate is back.
-            false => was.into_iter().for_each(|was| served.set_standing(was)),
+            false if was_offline == Some(false) => served.set_standing(Standing::Online),
+            false => {}
         }
         done(outcome.map_err(EngineError::from));
     };

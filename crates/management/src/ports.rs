@@ -73,7 +73,7 @@ pub trait FrontEnds: Send + Sync {
     fn set_exports(&self, name: &str, volume: (VolumeUuid, HandleKey), rules: &[ExportRule]);
 
     /// Forgets a volume: its clients see nothing from now on.
-    fn forget_exports(&self, name: &str);
+    fn forget_exports(&self, volume: VolumeUuid);
 
     /// The volumes that were set and not forgotten, with their names.
     fn exported(&self) -> Vec<(String, VolumeUuid)>;

@@ -185,15 +185,16 @@ impl FrontEnds {
 
 impl management::FrontEnds for FrontEnds {
     fn set_exports(&self, name: &str, volume: (VolumeUuid, HandleKey), rules: &[ExportRule]) {
-        if !is_queue_name(name) {
-            self.operations.know(volume.0.0, name);
+        match is_queue_name(name) {
+            true => self.operations.forget(volume.0.0),
+            false => self.operations.know(volume.0.0, name),
         }
         self.exports.set(name, volume, rules);
     }
 
-    fn forget_exports(&self, name: &str) {
-        self.exports.remove(name);
-        self.operations.forget(name);
+    fn forget_exports(&self, volume: VolumeUuid) {
+        self.exports.remove(volume);
+        self.operations.forget(volume.0);
     }
 
     fn exported(&self) -> Vec<(String, VolumeUuid)> {

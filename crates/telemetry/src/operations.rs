@@ -262,8 +262,12 @@ impl Operations {
     }
 
     /// A volume is gone.
-    pub fn forget(&self, name: &str) {
-        self.leave(&mut self.names.lock(), name);
+    pub fn forget(&self, key: VolumeKey) {
+        let mut names = self.names.lock();
+        let known = names.volumes.iter().find(|(_, known)| known.key == key);
+        if let Some(name) = known.map(|(name, _)| name.clone()) {
+            self.leave(&mut names, &name);
+        }
     }
 
     fn leave(&self, names: &mut Names, name: &str) {

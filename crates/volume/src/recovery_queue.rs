@@ -35,7 +35,8 @@ pub fn keeping_of(record: &VolumeRecord) -> Option<Keeping> {
     })
 }
 
-/// Moves a volume into the queue; part of a freeze's action.
+/// Moves a volume into the queue; part of a freeze's action. Whether it is offline: so it is again
+/// when it is back.
 ///
 /// # Errors
 /// The volume is gone or in the queue, or this build lacks something of it.
@@ -43,18 +44,19 @@ pub fn enter(
     scope: &mut FreezeScope<'_, '_>,
     volume: VolumeId,
     keeping: Keeping,
-) -> Result<(), AggregateError> {
+) -> Result<bool, AggregateError> {
     let side = scope.block_side();
     let slot = side.changeable_slot_of(volume)?;
-    if mutation::broken(Rule::QueueingForgotten) {
-        return Ok(());
-    }
     let record = &mut side.table[slot].record;
+    let is_offline = record.is_offline();
+    if mutation::broken(Rule::QueueingForgotten) {
+        return Ok(is_offline);
+    }
     record.features.set(&RECOVERY_QUEUE);
     record.deleted = I64::new(keeping.deleted.get());
     record.purge_after = I64::new(keeping.purge_after.get());
     side.dirty_slots.insert(slot);
-    Ok(())
+    Ok(is_offline)
 }
 
 /// Moves a volume out of the queue, and gives it this name; part of a freeze's action.

@@ -111,8 +111,8 @@ pub enum VolumeCommand {
     Delete {
         /// Its name
         name: String,
-        /// How long it is kept, with all the space that it takes: 12h, 30d; 0s, and it is gone at
-        /// once, for good
+        /// How long it is kept, with all the space that it takes: 10m, 12h, 30d; 0s, and it is gone
+        /// at once, for good
         #[arg(long, value_name = "DURATION", default_value = "12h", value_parser = duration::parse)]
         queue_for: Duration,
         /// Only say what would go
@@ -131,7 +131,7 @@ pub enum VolumeCommand {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Have a volume that was deleted be gone for good, before its time
+    /// Delete a volume of the recovery queue for good, without waiting
     Purge {
         /// Its name; where several had it, what `volume list --deleted` calls it: home~7
         name: String,

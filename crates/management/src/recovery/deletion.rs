@@ -124,9 +124,9 @@ impl Recovery {
         self.node.offline.lock().retain(|one| one.identity != identity);
         self.node.engine.forget_deleted(identity);
         self.node.front_ends.set_away(identity, false);
-        for (volume, of) in self.node.front_ends.exported() {
+        for (_, of) in self.node.front_ends.exported() {
             if self.node.engine.is_gone(of) {
-                self.node.front_ends.forget_exports(&volume);
+                self.node.front_ends.forget_exports(of);
             }
         }
     }
@@ -359,6 +359,7 @@ fn shortened(names: Vec<String>) -> String {
         more => format!("{} and {more} more", shown.join(", ")),
     }
 }
+
 /// # Errors
 /// Volumes of the aggregate are in the recovery queue.
 fn check_queue(

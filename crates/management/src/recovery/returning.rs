@@ -197,9 +197,9 @@ impl Recovery {
         let held: Vec<String> = self.disks.held_by(name);
         self.node.left_out.lock().retain(|disk| !held.contains(&disk.name));
         // A deletion that the outage cut off may have happened.
-        for (name, volume) in self.node.front_ends.exported() {
+        for (_, volume) in self.node.front_ends.exported() {
             if self.node.engine.is_gone(volume) && !mutation::broken(Rule::GoneVolumeExported) {
-                self.node.front_ends.forget_exports(&name);
+                self.node.front_ends.forget_exports(volume);
             }
         }
         // Those of the recovery queue, too: one may have entered it, or left it.

@@ -159,8 +159,8 @@ pub(crate) fn check_memory(memory: &MemoryUse) -> Option<HealthCheck> {
             ByteSize(over_bytes)
         ),
         action: format!(
-            "set 'memory' under [node] to more than {}, and start the server again; each volume \
-             takes a part of it, so fewer volumes take less",
+            "have fewer volumes, each of which takes a part; or set 'memory' under [node] to more \
+             than {}, and start the server again",
             ByteSize(used_bytes)
         ),
     })

@@ -38,9 +38,10 @@ impl RecoveryQueue<'_> {
                 None => engine.delete_volume(name, done),
             })?;
             if !mutation::broken(Rule::DeletedVolumeExported) {
-                self.0.node.front_ends.forget_exports(name);
-                if keeping.is_some() {
-                    exports::publish(&*self.0.node.front_ends, &volume);
+                let front_ends = &*self.0.node.front_ends;
+                match keeping {
+                    Some(_) => exports::publish(front_ends, &volume),
+                    None => front_ends.forget_exports(volume.environment.identity),
                 }
             }
             self.0.registry.forget("volume", name);
@@ -110,7 +111,7 @@ impl RecoveryQueue<'_> {
         if !wanted.dry_run {
             let engine = &self.0.node.engine;
             self.0.node.waits.request(PURGE, &name, |done| engine.purge_volume(&name, done))?;
-            self.0.node.front_ends.forget_exports(&name);
+            self.0.node.front_ends.forget_exports(volume.environment.identity);
             tracing::info!(volume = name, "deleted volume purged");
         }
         let removal = Removal::new(name, consequences(&info), wanted.dry_run);

@@ -8,14 +8,12 @@
 //! stays, and is tried again.
 
 use crate::exports;
-use crate::volumes::due::{SEEN_NANOSECONDS_MIN, left_nanoseconds};
 use crate::volumes::room::Volumes;
 use admin_api::recovery_queue::find_deleted;
 use admin_api::{AdminError, Code, DeletedVolume, Time, VolumeInfo, VolumeState, VolumeUndelete};
 use dblade::{EngineError, Queued, ServedVolume, VolumeDamage, VolumeKind};
-use platform::mutation::{self, Rule};
 use std::sync::Arc;
-use units::BLOCK_SIZE_U64;
+use units::{BLOCK_SIZE_U64, VolumeUuid};
 
 const UNDELETE: &str = "cannot undelete";
 
@@ -99,7 +97,8 @@ impl RecoveryQueue<'_> {
                 .try_next(format!("stroop volume undelete {title} --as NAME"))
         };
         self.0.check_name_free(&name, None, taken)?;
-        // One that is served under another name than its own is to find its own again.
+        // A volume of this aggregate may own the name although it is served under another one for
+        // now. The name stays its own.
         let has_it =
             |other: &Arc<ServedVolume>| other.is_beside(&volume) && other.names().given == name;
         if self.0.node.served().iter().any(has_it) {
@@ -130,26 +129,26 @@ impl RecoveryQueue<'_> {
         let Some(_turn) = self.0.node.turn_now() else { return };
         let (now, wall) = (self.0.node.clock.monotonic_nanoseconds(), self.0.node.clock.wall());
         let queued = self.0.node.queued();
-        let mut due = self.0.due.0.lock();
-        due.retain(|known, _| queued.iter().any(|(one, _)| one.environment.identity == *known));
+        let live = self.0.node.served();
+        let is_live = |of: VolumeUuid| live.iter().any(|one| one.environment.identity == of);
+        // One whose aggregate is away for a while is in the queue still.
+        let engine = &self.0.node.engine;
+        self.0.due.forget_unless(|volume| !is_live(volume) && !engine.is_gone(volume));
         for (volume, Queued { keeping, .. }) in queued {
-            let end = || now.saturating_add(left_nanoseconds(&keeping, wall));
-            let end = due.entry(volume.environment.identity).or_insert_with(end);
-            if now < *end && !mutation::broken(Rule::PurgedEarly) {
+            let identity = volume.environment.identity;
+            if !self.0.due.is_over(identity, keeping, (now, wall)) {
                 continue;
             }
-            // If it cannot be purged now, it is tried again later.
-            *end = now.saturating_add(SEEN_NANOSECONDS_MIN);
             let (name, front_ends) = (volume.name(), Arc::clone(&self.0.node.front_ends));
             let title = name.clone();
             let purged = move |outcome: Result<(), EngineError>| match outcome {
                 Ok(()) => {
-                    front_ends.forget_exports(&title);
+                    front_ends.forget_exports(identity);
                     tracing::info!(volume = title, "deleted volume purged: its time is over");
                 }
                 Err(error) => tracing::warn!(volume = title, %error, "it cannot be purged"),
             };
-            self.0.node.engine.purge_volume(&name, Box::new(purged));
+            engine.purge_volume(&name, Box::new(purged));
         }
     }
 }

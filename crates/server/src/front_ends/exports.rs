@@ -71,11 +71,10 @@ impl ExportTable {
     }
 
     /// Forgets a volume: its clients see nothing from now on.
-    pub(crate) fn remove(&self, name: &str) {
+    pub(crate) fn remove(&self, volume: VolumeUuid) {
         self.change(|tables| {
-            if let Some(volume) = tables.names.remove(name) {
-                tables.volumes.remove(&volume);
-            }
+            tables.names.retain(|_, known| *known != volume);
+            tables.volumes.remove(&volume);
         });
     }
 
@@ -193,7 +192,7 @@ mod tests {
         assert!(is_another(), "the rules are set");
         table.set_away(AggregateUuid([1; 16]), true);
         assert!(is_another(), "an aggregate goes");
-        table.remove("home");
+        table.remove(VOLUME);
         assert!(is_another(), "the volume goes");
         assert!(!is_another(), "nothing happened");
     }
@@ -206,7 +205,7 @@ mod tests {
         assert_eq!(table.rule_for_export("home", local), None);
         table.set("home", (VOLUME, KEY), &["127.0.0.1".parse().unwrap()]);
         assert_eq!(table.exports(local)[0].path, "/home");
-        table.remove("home");
+        table.remove(VOLUME);
         assert!(table.exports(local).is_empty());
         assert_eq!(table.rule(VOLUME, local), None);
     }
@@ -222,7 +221,7 @@ mod tests {
         assert_eq!(table.rule_for_export("home", local), None);
         assert!(table.rule(VOLUME, local).is_some(), "who has it mounted goes on");
         table.set("home", (OTHER, KEY), &[]);
-        table.remove("home");
+        table.remove(OTHER);
         assert!(table.rule_for_export("work", local).is_some(), "the old name is another's");
     }
 
@@ -230,7 +229,6 @@ mod tests {
     fn a_deleted_volume_that_is_kept_has_handles_and_no_name() {
         let table = table(&["127.0.0.1"]);
         let local = IpAddr::from([127, 0, 0, 1]);
-        table.remove("home");
         table.set("home~7", (VOLUME, KEY), &["127.0.0.1".parse().unwrap()]);
         assert!(table.exports(local).is_empty());
         assert_eq!(table.rule_for_export("home~7", local), None);

@@ -196,12 +196,12 @@ impl OperatorLife<'_> {
         self.machine.world.monotonic_nanoseconds()
     }
 
-    /// The process has begun, or the aggregate is back: management sees volumes anew.
-    pub(super) fn note_seen(&mut self, after: Option<&mut Expected>) {
+    /// A process has begun, or an aggregate is back: what management sees from now on.
+    pub(super) fn note_seen(&mut self, after: Option<&mut Expected>, is_new_process: bool) {
         let now = self.now();
-        self.expected.note_seen(now);
+        self.expected.note_seen(now, is_new_process);
         if let Some(after) = after {
-            after.note_seen(now);
+            after.note_seen(now, is_new_process);
         }
     }
 

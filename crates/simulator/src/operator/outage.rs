@@ -93,12 +93,11 @@ impl OperatorLife<'_> {
         if self.events.chance(25) {
             self.machine.return_disks();
         }
-        self.note_seen(None);
         self.watch_until_back()?;
         self.machine.trace.meet("operator: an aggregate is back after an outage");
         self.check_events()?;
         let mut after = self.cut_off.take();
-        self.note_seen(after.as_mut());
+        self.note_seen(after.as_mut(), false);
         let is_told = self.is_told(after.as_ref(), &told);
         self.is_to_look = false;
         self.recover_expected(after, is_told)?;

@@ -147,8 +147,8 @@ impl FrontEnds for Clients {
         told.exports.insert(name.to_owned(), (of.0, rules.to_vec()));
     }
 
-    fn forget_exports(&self, name: &str) {
-        self.0.lock().exports.remove(name);
+    fn forget_exports(&self, volume: VolumeUuid) {
+        self.0.lock().exports.retain(|_, (known, _)| *known != volume);
     }
 
     fn exported(&self) -> Vec<(String, VolumeUuid)> {

@@ -8,11 +8,10 @@
 
 use super::expected::{Expected, ExpectedDeleted, is_worked_on};
 use super::views::{Checked, same};
+use admin_api::recovery_queue::QUEUE_SECONDS_MIN;
 use admin_api::{CloneOf, Code, DeletedVolume, Time, VolumeDelete, VolumeUndelete};
 
 pub(super) const SECOND_NANOSECONDS: u64 = 1_000_000_000;
-/// A volume is seen by a process for so long before it is purged.
-pub(super) const SEEN_SECONDS_MIN: u64 = 600;
 /// Less time passes from what a process sees to when the operator knows of it.
 const ANSWER_SECONDS_MAX: u64 = 60;
 
@@ -89,16 +88,19 @@ impl Expected {
             |kept: &&mut ExpectedDeleted| kept.former_name == name && kept.purge_after.is_none();
         if let Some(kept) = self.deleted.values_mut().find(unknown) {
             kept.purge_after = until;
-            let seconds = kept.kept_seconds.max(SEEN_SECONDS_MIN) - ANSWER_SECONDS_MAX;
+            let seconds = kept.kept_seconds.max(QUEUE_SECONDS_MIN) - ANSWER_SECONDS_MAX;
             kept.end_nanoseconds = now + seconds * SECOND_NANOSECONDS;
         }
     }
 
-    /// Management sees the volumes for the first time, or for the first time again.
-    pub(super) fn note_seen(&mut self, now: u64) {
-        let end = now + (SEEN_SECONDS_MIN - ANSWER_SECONDS_MAX) * SECOND_NANOSECONDS;
-        let kept = self.deleted.values_mut();
-        kept.for_each(|kept| kept.end_nanoseconds = kept.end_nanoseconds.min(end));
+    /// A process sees the volumes for the first time, or one of which a call was cut off.
+    pub(super) fn note_seen(&mut self, now: u64, is_new_process: bool) {
+        let end = now + (QUEUE_SECONDS_MIN - ANSWER_SECONDS_MAX) * SECOND_NANOSECONDS;
+        for kept in self.deleted.values_mut() {
+            if is_new_process || kept.end_nanoseconds == u64::MAX {
+                kept.end_nanoseconds = end;
+            }
+        }
     }
 
     /// Volumes whose time is over may be purged.

@@ -7,13 +7,16 @@ use super::desk::Asked;
 use super::ending;
 use super::expected::ExpectedDeleted;
 use super::life::OperatorLife;
-use super::queue::{SECOND_NANOSECONDS, SEEN_SECONDS_MIN};
+use super::queue::SECOND_NANOSECONDS;
 use crate::checks::media;
 use crate::checks::space::{check_lost, check_promises};
 use crate::machine::AGGREGATE;
 use crate::seed::finding::Finding;
+use admin_api::recovery_queue::QUEUE_SECONDS_MIN;
 use admin_api::{Reply, Request, VolumeFilter};
 
+/// So long those deleted volumes are kept at most that are not kept for hours.
+const KEPT_SECONDS_MAX: u64 = QUEUE_SECONDS_MIN + 200;
 /// Looks of management until a volume is purged that is due.
 const WATCHES_MAX: u32 = 4;
 /// Of 100 rests with deleted volumes, those in which so much time passes.
@@ -64,9 +67,9 @@ impl OperatorLife<'_> {
         self.call(Asked::Watch)?;
         for _ in 0..WATCHES_MAX {
             self.machine.settle()?;
-            self.pass_seconds(SEEN_SECONDS_MIN);
+            self.pass_seconds(KEPT_SECONDS_MAX);
             self.call(Asked::Watch)?;
-            let is_over = |kept: &ExpectedDeleted| kept.kept_seconds <= SEEN_SECONDS_MIN;
+            let is_over = |kept: &ExpectedDeleted| kept.kept_seconds <= KEPT_SECONDS_MAX;
             // An aggregate may be away for a while, and its volumes are seen anew then.
             if self.machine.aggregate().is_none() || !self.expected.deleted.values().any(is_over) {
                 return Ok(());

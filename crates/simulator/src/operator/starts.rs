@@ -55,7 +55,7 @@ impl OperatorLife<'_> {
             self.machine.return_disks();
         }
         self.note_due(after.as_mut());
-        self.note_seen(after.as_mut());
+        self.note_seen(after.as_mut(), true);
         let cuts = self.open()?;
         self.expected.mounts.clear();
         if let Some(after) = &mut after {

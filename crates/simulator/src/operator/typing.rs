@@ -8,6 +8,7 @@ use super::jobs::JobBook;
 use crate::machine::AGGREGATE;
 use crate::seed::choices::Choices;
 use admin_api::creation::VOLUME_BYTES_MIN;
+use admin_api::recovery_queue::QUEUE_SECONDS_MIN;
 use admin_api::{
     Access, AggregateAdd, AggregateSet, CloneCreate, DiskClear, DiskFail, DiskReplace, DiskZero,
     ExportAdd, ExportRemove, ExportRule, GroupRemove, JobAction, JobChange, MapShow, MountCreate,
@@ -207,7 +208,7 @@ impl Typist<'_> {
     fn volume_delete(&mut self) -> VolumeDelete {
         let queue_for_seconds = match self.choices.below(10) {
             0..2 => None,
-            2..5 => Some(1 + self.choices.below(200)),
+            2..5 => Some(QUEUE_SECONDS_MIN + self.choices.below(200)),
             _ => Some(0),
         };
         let name = self.volume();

@@ -61,7 +61,7 @@ pub struct VolumeUndelete {
     pub dry_run: bool,
 }
 
-/// Has a volume of the recovery queue be gone for good.
+/// Deletes a volume of the recovery queue for good.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VolumePurge {

@@ -154,7 +154,7 @@ impl Engine {
         self.delete_if(name, |_, _| Ok(()), done);
     }
 
-    /// The same of a volume of the recovery queue, unless it has come back meanwhile.
+    /// Deletes a volume of the recovery queue for good, unless it has come back meanwhile.
     pub fn purge_volume(self: &Arc<Self>, title: &str, done: Done<()>) {
         self.delete_if(title, BlockSide::check_queued, done);
     }

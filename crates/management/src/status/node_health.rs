@@ -140,8 +140,8 @@ pub(crate) fn check_audit(failure: &AuditFailure) -> HealthCheck {
     }
 }
 
-/// What a node may take beyond its memory cap before that counts, as a share of the cap: the
-/// system counts by pages and by halves of seconds.
+/// What a node may take beyond its memory cap before that is told, as a share of the cap: a few
+/// pages more are no alarm.
 const OVER_SHARE: u64 = 16;
 
 /// The check of the memory cap.
@@ -182,7 +182,7 @@ mod tests {
             })
         };
         assert_eq!(check(512), None);
-        assert_eq!(check(540), None, "the system counts by pages");
+        assert_eq!(check(540), None, "a little more is no alarm");
         let over = check(914).unwrap();
         assert!(over.message.contains("914MiB") && over.message.contains("402MiB"), "{over:?}");
     }

@@ -51,9 +51,9 @@ impl VolumeDelete {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeUndelete {
-    /// What it is called in the queue, or was before.
+    /// The volume's name in the queue, or the name that it had before.
     pub name: String,
-    /// The name that it gets; if not given, the one that it had.
+    /// The name that the volume gets; if not given, the name that it had before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new_name: Option<String>,
     /// Only say how it would be.
@@ -65,7 +65,7 @@ pub struct VolumeUndelete {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VolumePurge {
-    /// What it is called in the queue, or was before.
+    /// The volume's name in the queue, or the name that it had before.
     pub name: String,
     /// Only say what would go.
     #[serde(default)]
@@ -78,9 +78,9 @@ pub struct VolumePurge {
 /// A volume in the recovery queue.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DeletedVolume {
-    /// What it is called in the queue: `NAME~NUMBER`.
+    /// The volume's name in the queue: `NAME~NUMBER`.
     pub name: String,
-    /// The name that it had.
+    /// The name that the volume had before it was deleted.
     pub former_name: String,
     /// Its number within the aggregate.
     pub id: u32,

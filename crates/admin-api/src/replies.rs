@@ -218,7 +218,7 @@ pub struct AggregateInfo {
     /// Volumes in the recovery queue.
     #[serde(default)]
     pub deleted_volumes: u64,
-    /// Of the used: what comes back when they are purged.
+    /// Of the used: the space that comes back when the volumes in the recovery queue are purged.
     #[serde(default)]
     pub deleted_bytes: u64,
     /// The number of the last consistency point.
@@ -398,7 +398,7 @@ pub struct Removal {
     /// Until when it is kept in the recovery queue, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_until: Option<Time>,
-    /// What it is called there.
+    /// The volume's name in the recovery queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_as: Option<String>,
     /// Whether nothing was done.

@@ -33,8 +33,8 @@ pub(crate) fn served_name(
     };
     let own = iter::once(given.to_owned());
     let derived = (1..).map(|number| match given.contains(QUEUE_SEPARATOR) {
-        // What it is called must say that it is in the recovery queue, and which one it is. The
-        // name is on no disk, so it may be long.
+        // The name of a volume in the recovery queue must keep its `~` and number. It is on no
+        // disk, so it may be long.
         true if number == 1 => format!("{given}.{}", aggregate.1),
         true => format!("{given}.{}-{number}", aggregate.1),
         false => derived(given, aggregate.1, number),

@@ -1,9 +1,9 @@
 //! Volumes in the recovery queue ([`volume::recovery_queue`]), as clients and administrators find
 //! them.
 //!
-//! Clients find a volume of the queue no more than one that is offline: their handles are stale,
-//! and good again when it is back. To the node it is a volume as others are: the space of its
-//! removed files comes back, blocks move, and what it uses counts.
+//! To clients a volume of the queue is as an offline volume: their handles are stale, and good
+//! again when the volume is back. To the node it is a volume as others are: the space of removed
+//! files comes back, blocks move, and the volume's blocks count as used.
 //!
 //! Invariants:
 //! - A volume of the queue is registered under its title there, `NAME~NUMBER`, which is no name
@@ -14,7 +14,7 @@
 
 use crate::engine::{Done, Engine};
 use crate::error::EngineError;
-use crate::names::served_name;
+use crate::names::{check_free, served_name};
 use crate::served::{Queued, ServedVolume, Standing, VolumeKind, VolumeNames};
 use aggregate::{Acted, AggregateError, FreezeScope};
 use ondisk::records::queue_title;
@@ -70,9 +70,8 @@ pub(crate) fn leave(engine: &Arc<Engine>, title: &str, name: &str, done: Done<()
     let Some((served, queued)) = found else {
         return done(Err(EngineError::NotFound { kind: "volume", name: title.to_owned() }));
     };
-    // One that is away is to find its name when it is back.
-    if engine.volume_named(name).is_some() || engine.away_with_name(name).is_some() {
-        return done(Err(EngineError::Exists { kind: "volume", name: name.to_owned() }));
+    if let Err(taken) = check_free(engine, &[name.to_owned()]) {
+        return done(Err(taken));
     }
     let (aggregate, number) = (Arc::clone(&served.aggregate), served.environment.volume);
     let (engine, given, same) = (Arc::clone(engine), name.to_owned(), Arc::clone(&served));

@@ -11,7 +11,7 @@ use crate::time::Time;
 use std::collections::BTreeMap;
 use units::Timestamp;
 
-/// A volume of the queue, with what it comes back with.
+/// A volume of the queue, with the snapshots that come back with it.
 struct Kept {
     shown: DeletedVolume,
     volume: VolumeInfo,

@@ -185,8 +185,7 @@ impl BlockSide {
     /// # Errors
     /// It is not, or this build lacks something of it.
     pub fn queued_slot_of(&self, volume: VolumeId) -> Result<usize, AggregateError> {
-        self.check_queued(volume)?;
-        let slot = self.slot_there(volume)?;
+        let slot = self.slot_in_queue(volume)?;
         self.check_understood(volume, &self.table[slot].record)?;
         Ok(slot)
     }
@@ -194,9 +193,13 @@ impl BlockSide {
     /// # Errors
     /// The volume is not in the recovery queue.
     pub fn check_queued(&self, volume: VolumeId) -> Result<(), AggregateError> {
+        self.slot_in_queue(volume).map(drop)
+    }
+
+    fn slot_in_queue(&self, volume: VolumeId) -> Result<usize, AggregateError> {
         let slot = self.slot_there(volume)?;
         match self.table[slot].record.is_queued() {
-            true => Ok(()),
+            true => Ok(slot),
             false => Err(AggregateError::Refused("it is not in the recovery queue".to_owned())),
         }
     }

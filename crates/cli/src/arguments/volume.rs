@@ -42,7 +42,7 @@ pub enum VolumeCommand {
     },
     /// All volumes
     List {
-        /// Those that were deleted and are kept, instead
+        /// The deleted volumes that are kept, instead of those in use
         #[arg(long)]
         deleted: bool,
     },

@@ -25,7 +25,13 @@ use platform::watched::{RequestCount, RequestKind, Watch};
 use platform::{Disk, DiskError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use units::{BLOCK_SIZE_U64, shell_word};
+
+/// A disk that is in use is tried this often again, for half a second: the kernel tells nobody that a
+/// lock is free.
+const CLOSING_RETRIES: u32 = 25;
+const CLOSING_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What is on a disk.
 pub(crate) enum Content {
@@ -107,6 +113,20 @@ impl DiskTable {
 
     fn open(&self, name: &str) -> Result<Arc<dyn Disk>, DiskError> {
         self.locating.disk(name).map_or_else(|| self.source.open(name), Ok)
+    }
+
+    /// Opens a disk, which somebody in this process may be about to close: the last to let go of a
+    /// disk is whoever watched or read it last, which can be a moment after the answer.
+    fn open_once_closed(&self, name: &str) -> Result<Arc<dyn Disk>, DiskError> {
+        let mut opened = self.open(name);
+        for _ in 0..CLOSING_RETRIES {
+            let is_busy = matches!(opened, Err(DiskError::InUse { .. }));
+            if !is_busy || !self.waits.pause(CLOSING_RETRY_INTERVAL) {
+                break;
+            }
+            opened = self.open(name);
+        }
+        opened
     }
 
     /// What is on a disk that is not held.
@@ -238,7 +258,7 @@ impl DiskTable {
                 .try_next("stroop disk list"));
         }
         self.looks.forget(name);
-        self.open(name).map_err(|error| {
+        self.open_once_closed(name).map_err(|error| {
             let error = MediaError::from(error);
             AdminError::new(code_of_media(&error), message, name).because(error.to_string())
         })
@@ -389,7 +409,7 @@ mod tests {
     use platform::DiskOpener;
     use platform::simulated::{Fate, FaultRates, SimulatedWorld};
     use raid::RaidError;
-    use std::time::Duration;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     struct Source(SimulatedWorld);
 
@@ -423,12 +443,44 @@ mod tests {
         }
     }
 
+    /// Disks that are in use for the first calls.
+    struct Closing(Source, AtomicU64);
+
+    impl DiskOpener for Closing {
+        fn open(&self, path: &str) -> Result<Arc<dyn Disk>, DiskError> {
+            let left = self.1.load(Ordering::Relaxed);
+            if left == 0 {
+                return self.0.open(path);
+            }
+            self.1.store(left - 1, Ordering::Relaxed);
+            Err(DiskError::InUse { disk: path.to_owned() })
+        }
+    }
+
+    impl DiskSource for Closing {
+        fn names(&self) -> Vec<String> {
+            self.0.names()
+        }
+
+        fn is_same(&self, name: &str, other: &str) -> bool {
+            self.0.is_same(name, other)
+        }
+
+        fn light(&self, name: &str) -> Option<Box<dyn Light>> {
+            self.0.light(name)
+        }
+    }
+
     fn table_of(world: &SimulatedWorld) -> DiskTable {
         let waits = Waits::driving(Arc::new(Source(world.clone())));
+        table_over(world, Arc::new(Source(world.clone())), waits)
+    }
+
+    fn table_over(world: &SimulatedWorld, source: Arc<dyn DiskSource>, waits: Waits) -> DiskTable {
         let watch = Watch::new(Arc::new(world.clone()), u64::MAX);
         let deleted = DeletedAggregates::of(Arc::new(File::default()));
         let kept = (deleted, DiskNames::of(Arc::new(File::default()), Arc::default()));
-        DiskTable::new(Arc::new(Source(world.clone())), kept, watch, waits)
+        DiskTable::new(source, kept, watch, waits)
     }
 
     fn table() -> (DiskTable, Arc<dyn Disk>) {
@@ -453,6 +505,20 @@ mod tests {
         table.hold("a2", &[disk]);
         table.release("d1");
         assert_eq!(note(), holds);
+    }
+
+    /// A look of this process let go of it a moment after its answer.
+    #[test]
+    fn regression_a_disk_that_is_just_being_closed_is_waited_for() {
+        let world = SimulatedWorld::new(1);
+        world.add_disk("d1", media::DISK_BLOCKS_MIN);
+        let open = |refusals: u64| {
+            let closing = Closing(Source(world.clone()), AtomicU64::new(refusals));
+            let table = table_over(&world, Arc::new(closing), Waits::default());
+            table.open_free(&["d1".to_owned()]).map(|disks| disks.len())
+        };
+        assert_eq!(open(2), Ok(1));
+        assert_eq!(open(1000).unwrap_err().code, Code::Conflict);
     }
 
     #[test]

@@ -107,6 +107,10 @@ pub struct VolumeSet {
     /// Whether reads reallocate; as before if not given.
     #[serde(default)]
     pub reallocate: Option<Reallocation>,
+    /// The size that it grows to by itself where room is short, rounded up to whole blocks; 0: it
+    /// does not grow; as before if not given.
+    #[serde(default)]
+    pub autogrow_max_bytes: Option<u64>,
 }
 
 /// Gives a volume another size, larger or smaller.
@@ -175,12 +179,17 @@ impl VolumeSet {
 impl Validate for VolumeSet {
     fn validate(&self) -> Result<(), AdminError> {
         validate_name("volume", &self.name)?;
-        if !self.changes_tiering() && self.reallocate.is_none() {
-            return Err(AdminError::usage("cannot change volume", &self.name)
+        let message = "cannot change volume";
+        let is_grown = self.autogrow_max_bytes.is_some();
+        if !self.changes_tiering() && self.reallocate.is_none() && !is_grown {
+            return Err(AdminError::usage(message, &self.name)
                 .because("no change is named")
-                .try_next(format!("stroop volume set {} --tiering-policy auto", self.name)));
+                .try_next(format!("stroop volume set {} --autogrow-max 100G", self.name)));
         }
-        Ok(())
+        match self.autogrow_max_bytes {
+            None | Some(0) => Ok(()),
+            Some(maximum_bytes) => validate_volume_size(message, &self.name, maximum_bytes),
+        }
     }
 }
 

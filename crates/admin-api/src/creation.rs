@@ -42,6 +42,10 @@ pub struct VolumeCreate {
     /// Whether reads reallocate.
     #[serde(default)]
     pub reallocate: Reallocation,
+    /// The size that each grows to by itself where room is short, rounded up to whole blocks; if
+    /// not given, they do not grow.
+    #[serde(default)]
+    pub autogrow_max_bytes: Option<u64>,
     /// Only say what would be done.
     #[serde(default)]
     pub dry_run: bool,
@@ -60,6 +64,7 @@ impl VolumeCreate {
             tiering_policy: TieringPolicy::default(),
             tiering_minimum_cooling_days: None,
             reallocate: Reallocation::default(),
+            autogrow_max_bytes: None,
             dry_run: false,
         }
     }
@@ -146,6 +151,16 @@ impl Validate for VolumeCreate {
         validate_new_names(message, &self.names)?;
         validate_name("aggregate", &self.aggregate)?;
         validate_volume_size(message, first, self.size_bytes)?;
+        if let Some(maximum_bytes) = self.autogrow_max_bytes {
+            validate_volume_size(message, first, maximum_bytes)?;
+            if maximum_bytes < self.size_bytes {
+                return Err(AdminError::usage(message, first).because(format!(
+                    "it is to grow to {}, which is less than its size, {}",
+                    ByteSize(maximum_bytes),
+                    ByteSize(self.size_bytes)
+                )));
+            }
+        }
         let ids = self.owner.map(|owner| [owner.uid, owner.gid]).into_iter().flatten();
         if let Some(id) = ids.into_iter().find(|id| *id > ID_MAX) {
             let cause = format!("{id} is no number of a user or group (0 to {ID_MAX})");

@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use units::ByteSize;
 
 /// Which blocks of a volume lie in the object stores of its aggregate.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, Serialize, Deserialize)]
@@ -85,9 +86,33 @@ impl std::str::FromStr for Reallocation {
     }
 }
 
+/// The bytes of a largest size as users write it, "100G"; 0 for "off".
+///
+/// # Errors
+/// It is neither, in words.
+pub fn parse_autogrow_max(text: &str) -> Result<u64, String> {
+    if text == "off" {
+        return Ok(0);
+    }
+    let size = text.parse::<ByteSize>().map_err(|error| format!("{error}; or write off"))?;
+    if size.0 == 0 {
+        Err("write off for a volume that does not grow".to_owned())
+    } else {
+        Ok(size.0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_largest_size_is_a_size_or_off() {
+        assert_eq!(parse_autogrow_max("off"), Ok(0));
+        assert_eq!(parse_autogrow_max("2G"), Ok(2 << 30));
+        assert!(parse_autogrow_max("0").unwrap_err().contains("write off"));
+        assert!(parse_autogrow_max("big").unwrap_err().ends_with("or write off"));
+    }
 
     #[test]
     fn words_are_the_same_in_json_and_on_the_command_line() {

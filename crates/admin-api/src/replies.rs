@@ -296,6 +296,9 @@ pub struct VolumeInfo {
     /// Whether reads reallocate.
     #[serde(default)]
     pub reallocate: Reallocation,
+    /// The size that it grows to by itself where room is short; `None` if it does not grow.
+    #[serde(default)]
+    pub autogrow_max_bytes: Option<u64>,
     /// Of the used: what lies in object stores.
     #[serde(default)]
     pub tiered_bytes: u64,

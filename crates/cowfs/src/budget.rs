@@ -193,6 +193,8 @@ impl Budget {
 /// each free map, of the inode file, of the snapshot table and of the container map, both blocks of
 /// TopAA, and the container's inode, and the volume's record with the node above it.
 pub const VOLUME_OVERHEAD_BLOCKS: u64 = 32;
+/// Blocks that a volume's image may come to write because the volume has grown.
+pub const GROWTH_COST_BLOCKS: u64 = 2 * VOLUME_OVERHEAD_BLOCKS;
 /// Block numbers that a snapshot may come to keep of those that no operation was charged for: the
 /// next image writes all free maps and the way to them anew, and the snapshot keeps the old ones.
 /// Without it they would be free again at once.
@@ -229,7 +231,9 @@ impl Overhead {
         self.maps_blocks.store(numbers / NUMBERS_PER_BLOCK + LEVELS_BLOCKS, Ordering::Relaxed);
     }
 
-    fn blocks(&self, touched: u64) -> u64 {
+    /// What changes between two freezes cost that touch so many numbers together.
+    #[must_use]
+    pub fn of_touched(&self, touched: u64) -> u64 {
         let maps_blocks = self.maps_blocks.load(Ordering::Relaxed);
         if maps_blocks == 0 || touched == 0 {
             return 0;
@@ -242,7 +246,7 @@ impl Overhead {
     /// the same time are charged too much and never too little.
     fn growth(&self, touches: u64) -> u64 {
         let touched = self.touched.load(Ordering::Relaxed);
-        self.blocks(touched + touches) - self.blocks(touched)
+        self.of_touched(touched + touches) - self.of_touched(touched)
     }
 
     fn touch(&self, touches: u64) {
@@ -329,7 +333,7 @@ pub fn could_promise_both(
     blocks: u64,
     spender: Spender,
 ) -> bool {
-    let all = blocks + overhead.blocks(blocks);
+    let all = blocks + overhead.of_touched(blocks);
     volume.could_promise(blocks, spender) && aggregate.could_promise(all, spender)
 }
 

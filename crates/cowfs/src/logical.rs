@@ -11,7 +11,7 @@
 //! - An inode number freed since a freeze is not used again before that freeze's image is committed
 //!   (`quarantine`): replay then never meets it in use.
 
-use crate::budget::{Budget, Overhead, ReclaimTurns};
+use crate::budget::{Budget, GROWTH_COST_BLOCKS, Overhead, ReclaimTurns, Spender};
 use crate::buftree::{self, FileKey, Root};
 use crate::cache::BufferCache;
 use crate::content::Content;
@@ -62,6 +62,8 @@ pub struct Shared {
     pub aggregate: Arc<AggregateShared>,
     /// Space is coming back in the background: a shortage is worth waiting for a commit.
     pub reclaiming: AtomicBool,
+    /// Blocks that the volume may grow by itself.
+    pub growth_blocks: AtomicU64,
     /// Inodes in use, for statistics.
     pub used_inodes: AtomicU64,
 }
@@ -71,6 +73,17 @@ impl Shared {
     #[must_use]
     pub fn used_inodes(&self) -> u64 {
         self.used_inodes.load(Ordering::Relaxed)
+    }
+
+    /// Whether the volume grows if somebody finds no room for `blocks` in it: it may, and its
+    /// aggregate has room for them and for a volume that grows.
+    #[must_use]
+    pub fn may_grow_for(&self, blocks: u64, spender: Spender) -> bool {
+        let aggregate = &self.aggregate.budget;
+        self.growth_blocks.load(Ordering::Relaxed) > 0
+            && !mutation::broken(Rule::GrowthRefused)
+            && aggregate.could_promise(blocks + self.overhead.of_touched(blocks), spender)
+            && aggregate.could_promise(GROWTH_COST_BLOCKS, Spender::Free)
     }
 
     /// Whether the next commits may make room.
@@ -643,6 +656,7 @@ mod tests {
             overhead: Overhead::default(),
             aggregate,
             reclaiming: AtomicBool::new(false),
+            growth_blocks: AtomicU64::new(0),
             used_inodes: AtomicU64::new(0),
         });
         Logical::empty(VolumeId(1), &[], shared)

@@ -16,7 +16,8 @@ use crate::summary::{AggregateSummary, SnapshotSummary, VolumeSummary};
 use crate::{log_copies, log_places, names, offline, recovery_queue, retiring, service};
 use affinity::{Access, Outcome};
 use aggregate::{
-    Acted, Aggregate, AggregateError, BlockSide, FreezeScope, Reallocation, Tiering, VolumeChange,
+    Acted, Aggregate, AggregateError, AutogrowMax, BlockSide, FreezeScope, Reallocation, Tiering,
+    VolumeChange,
 };
 use cowfs::cache::BufferCache;
 use cowfs::logical::Logical;
@@ -54,6 +55,8 @@ pub struct VolumeRequest {
     pub tiering: Tiering,
     /// Whether reads reallocate.
     pub reallocation: Reallocation,
+    /// The size that each grows to by itself.
+    pub autogrow_max: AutogrowMax,
 }
 
 /// A volume that was made, and its record.
@@ -72,6 +75,7 @@ impl VolumeRequest {
             exports: Vec::new(),
             tiering: Tiering::default(),
             reallocation: Reallocation::default(),
+            autogrow_max: AutogrowMax::default(),
         }
     }
 }
@@ -98,9 +102,14 @@ impl Engine {
         let made: Arc<Mutex<Vec<Made>>> = Arc::default();
         let (engine, slot) = (Arc::clone(self), Arc::clone(&made));
         let action = move |scope: &mut FreezeScope<'_, '_>| {
-            let VolumeRequest { names, size_blocks, exports, tiering, reallocation, .. } = &request;
-            let (size_blocks, tiering, reallocation) = (*size_blocks, *tiering, *reallocation);
-            let new = NewVolumes { names, size_blocks, exports, tiering, reallocation };
+            let new = NewVolumes {
+                names: &request.names,
+                size_blocks: request.size_blocks,
+                exports: &request.exports,
+                tiering: request.tiering,
+                reallocation: request.reallocation,
+                autogrow_max: request.autogrow_max,
+            };
             let make_root = |logical: &mut Logical<DualPointer>, now| {
                 engine.make_root(logical, request.root, now);
             };

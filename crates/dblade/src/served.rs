@@ -1,7 +1,7 @@
 //! A volume in service: its front, its aggregate, and what clients must know of it.
 
 use crate::scattered::ScatteredBlocks;
-use aggregate::{Aggregate, AggregateError, Reallocation, Tiering, VolumeChange};
+use aggregate::{Aggregate, AggregateError, AutogrowMax, Reallocation, Tiering, VolumeChange};
 use cowfs::image::GivenUp;
 use cowfs::pointer::Pointer;
 use file_service::HandleKey;
@@ -115,6 +115,9 @@ impl ServedVolume {
         // The blocks of a traditional volume stay where they are, whatever its record says.
         let may_reallocate = matches!(kind, VolumeKind::Flexible(_))
             && Reallocation::of(record) == Reallocation::Auto;
+        if let VolumeKind::Flexible(volume) = &kind {
+            volume.set_autogrow_max(AutogrowMax::of(record));
+        }
         let exports = record.exports.iter().filter(|rule| rule.used != 0).copied().collect();
         Arc::new(Self {
             aggregate,
@@ -207,6 +210,18 @@ impl ServedVolume {
         if let Some(reallocation) = change.reallocation {
             let may_reallocate = reallocation == Reallocation::Auto;
             self.may_reallocate.store(may_reallocate, Ordering::Relaxed);
+        }
+        if let (Some(maximum), VolumeKind::Flexible(volume)) = (change.autogrow_max, &self.kind) {
+            volume.set_autogrow_max(maximum);
+        }
+    }
+
+    /// The size that it grows to by itself where room is short.
+    #[must_use]
+    pub fn autogrow_max(&self) -> AutogrowMax {
+        match &self.kind {
+            VolumeKind::Flexible(volume) => volume.autogrow_max(),
+            VolumeKind::Traditional(_) => AutogrowMax::default(),
         }
     }
 

@@ -28,6 +28,7 @@ mod damage;
 mod features;
 mod frees;
 mod full;
+mod growing;
 mod log_copies;
 mod log_on_disks;
 mod lost_log;

@@ -99,7 +99,7 @@ fn plan(input: &mut Input<'_>) -> Plan {
         memory_bytes: if choice & 32 == 0 { 4 << 20 } else { 16 << 20 },
         cp_interval_nanoseconds: 20 * MILLISECOND,
         is_traditional: choice & 64 != 0,
-        volumes: vec![VolumePlan { size_blocks, durability }],
+        volumes: vec![VolumePlan { size_blocks, autogrow_max_blocks: 0, durability }],
         mix: Mix { snapshots: 10, ..Mix::WITH_SNAPSHOTS },
         filling: if choice & 128 == 0 { Filling::Nothing } else { Filling::Volumes },
         rounds: 1,

@@ -218,6 +218,16 @@ pub const REALLOCATION: Feature = Feature {
     meaning: "an administrator turned read reallocation off",
 };
 
+/// The volume grows by itself. A build that lacks the feature leaves it as large as it is.
+pub const AUTOGROW: Feature = Feature {
+    scope: FeatureScope::Volume,
+    class: FeatureClass::Compatible,
+    bit: 1,
+    name: "autogrow",
+    date: "2026-11",
+    meaning: "the volume grows by itself where room is short, up to a largest size",
+};
+
 /// There are clones. A build that lacks the feature would free what they share with their parents,
 /// and would not find the blocks that they share.
 pub const CLONES: Feature = Feature {
@@ -244,6 +254,7 @@ pub const FEATURES: &[Feature] = &[
     REALLOCATION,
     CLONES,
     RECOVERY_QUEUE,
+    AUTOGROW,
 ];
 
 /// The features of a class that this build has.

@@ -6,7 +6,7 @@
 //! Fails: `validate` names the field.
 
 use crate::damage::Damage;
-use crate::features::{FeatureScope, FeatureSet, OFFLINE, RECOVERY_QUEUE};
+use crate::features::{AUTOGROW, FeatureScope, FeatureSet, OFFLINE, RECOVERY_QUEUE};
 use crate::inode::InodeRecord;
 use crate::root::DISCARDED_TREES;
 use std::borrow::Cow;
@@ -110,7 +110,7 @@ const VOLUME_PADDING_BYTES: usize = BLOCK_SIZE
     - 32
     - size_of::<FeatureSet>()
     - size_of::<CloneBase>()
-    - 16;
+    - 24;
 
 /// A volume's record: one block of the volume table.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -166,6 +166,8 @@ pub struct VolumeRecord {
     pub deleted: I64,
     /// From when on a volume of the recovery queue is purged.
     pub purge_after: I64,
+    /// The size in blocks that the volume grows to by itself where room is short; 0: it does not.
+    pub autogrow_max_blocks: U64,
     /// Zero.
     pub padding: [u8; VOLUME_PADDING_BYTES],
 }
@@ -277,6 +279,15 @@ impl VolumeRecord {
         }
     }
 
+    /// The volume grows by itself up to this size; 0: it does not.
+    pub fn set_autogrow_max_blocks(&mut self, size_blocks: u64) {
+        self.autogrow_max_blocks = U64::new(size_blocks);
+        match size_blocks {
+            0 => self.features.clear(&AUTOGROW),
+            _ => self.features.set(&AUTOGROW),
+        }
+    }
+
     /// The volume that it is a clone of, if it is one. A record of a newer build may say anything:
     /// a number that is not less than the volume's own is none.
     #[must_use]
@@ -365,6 +376,12 @@ impl VolumeRecord {
         let days = self.cooling_days.get();
         if days != 0 && !(COOLING_DAYS_MIN..=COOLING_DAYS_MAX).contains(&days) {
             return wrong("cooling_days");
+        }
+        let autogrow_max = self.autogrow_max_blocks.get();
+        if self.features.has(&AUTOGROW) != (autogrow_max != 0)
+            || autogrow_max > crate::pointer::BLOCK_NUMBER_MAX
+        {
+            return wrong("autogrow_max_blocks");
         }
         if self.scan_next.get() > crate::pointer::BLOCK_NUMBER_MAX {
             return wrong("scan_next");
@@ -575,6 +592,22 @@ mod tests {
 
     /// The byte was reserved: a build without the feature takes it for damage if the feature's bit
     /// is not set, and serves the volume if it is.
+    #[test]
+    fn a_largest_size_comes_with_its_feature() {
+        let mut record = record();
+        record.set_autogrow_max_blocks(5000);
+        assert_eq!((record.validate(), record.features.has(&AUTOGROW)), (Ok(()), true));
+        let wrong = Damage::Field { structure: "volume record", field: "autogrow_max_blocks" };
+        record.autogrow_max_blocks = U64::new(0);
+        assert_eq!(record.validate(), Err(wrong.clone()));
+        record.set_autogrow_max_blocks(crate::pointer::BLOCK_NUMBER_MAX + 1);
+        assert_eq!(record.validate(), Err(wrong.clone()));
+        record.set_autogrow_max_blocks(0);
+        assert_eq!((record.validate(), record.features), (Ok(()), FeatureSet::empty()));
+        record.autogrow_max_blocks = U64::new(5000);
+        assert_eq!(record.validate(), Err(wrong));
+    }
+
     #[test]
     fn the_feature_of_reallocation_forbids_an_older_build_nothing() {
         let mut record = record();

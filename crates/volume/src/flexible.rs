@@ -11,8 +11,10 @@ use crate::load::snapshot_views;
 use crate::snapshots::{Birth, Requests, SnapshotInfo, SnapshotRequest};
 use crate::under_way::{Cleaned, VolumeCleaning};
 use affinity::{Access, Outcome, Partition};
-use aggregate::{Acted, Aggregate, AggregateError};
-use cowfs::budget::{ReclaimTurn, Spender, VOLUME_OVERHEAD_BLOCKS, snapshot_blocks};
+use aggregate::{Acted, Aggregate, AggregateError, AutogrowMax};
+use cowfs::budget::{
+    GROWTH_COST_BLOCKS, ReclaimTurn, Spender, VOLUME_OVERHEAD_BLOCKS, snapshot_blocks,
+};
 use cowfs::free_map::VBNS_PER_BLOCK;
 use cowfs::reader::{HeldBlocks, Reader, Stop};
 use cowfs::space::{SCAN_BLOCKS_PER_CP, Space};
@@ -38,6 +40,7 @@ pub struct FlexibleVolume {
     pub(crate) aggregate: Weak<Aggregate>,
     pub(crate) this: Weak<Self>,
     size_blocks: AtomicU64,
+    autogrow_max_blocks: AtomicU64,
     pub(crate) used_blocks: AtomicU64,
     pub(crate) active_blocks: AtomicU64,
     /// Blocks in its container map.
@@ -110,6 +113,7 @@ impl FlexibleVolume {
             aggregate: Arc::downgrade(aggregate),
             this: Weak::clone(this),
             size_blocks: AtomicU64::new(size_blocks),
+            autogrow_max_blocks: AtomicU64::new(0),
             used_blocks,
             active_blocks,
             owned_blocks: AtomicU64::new(owned_blocks),
@@ -160,7 +164,7 @@ impl FlexibleVolume {
             let (free, reserve) = room(&side.space, size_blocks);
             shared.budget.resize(free, reserve);
         } else {
-            if !shared.aggregate.budget.promise(2 * VOLUME_OVERHEAD_BLOCKS, Spender::Free) {
+            if !shared.aggregate.budget.promise(GROWTH_COST_BLOCKS, Spender::Free) {
                 return Err(AggregateError::Full);
             }
             side.is_larger = true;
@@ -171,7 +175,25 @@ impl FlexibleVolume {
             }
         }
         self.size_blocks.store(size_blocks, Ordering::Relaxed);
+        self.note_growth();
         Ok(())
+    }
+
+    /// The size that the volume grows to by itself where room is short; 0: it does not.
+    #[must_use]
+    pub fn autogrow_max(&self) -> AutogrowMax {
+        AutogrowMax(self.autogrow_max_blocks.load(Ordering::Relaxed))
+    }
+
+    /// What its record says.
+    pub fn set_autogrow_max(&self, maximum: AutogrowMax) {
+        self.autogrow_max_blocks.store(maximum.0, Ordering::Relaxed);
+        self.note_growth();
+    }
+
+    fn note_growth(&self) {
+        let left = self.autogrow_max().0.saturating_sub(self.size_blocks());
+        self.front.shared.growth_blocks.store(left, Ordering::Relaxed);
     }
 
     /// Whether it is a clone that has trees of its base to let go of, as of the last commit: it
@@ -274,6 +296,9 @@ impl FlexibleVolume {
         // Nobody else shares the volume's own reserve.
         let of_own = if makes_room { Spender::Reclaim } else { spender };
         let (could_be, why) = if !own.promise(numbers, of_own) {
+            if shared.may_grow_for(numbers, of_own) {
+                return Ok(Acted::PutOff(AggregateError::VolumeFull));
+            }
             (own.could_promise(numbers, of_own), AggregateError::VolumeFull)
         } else if aggregate.promise(cost, spender) || makes_room && self.promise_in_turn(side, cost)
         {

@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+mod autogrow;
 mod backend;
 mod cleaning;
 pub mod clones;

@@ -18,8 +18,8 @@ use crate::load::{load_flexible, load_logical};
 use crate::traditional::TraditionalVolume;
 use affinity::AffinityId;
 use aggregate::{
-    Aggregate, AggregateError, BlockSide, FreezeScope, Reallocation, Tiering, VolumeSlot,
-    container_inode,
+    Aggregate, AggregateError, AutogrowMax, BlockSide, FreezeScope, Reallocation, Tiering,
+    VOLUME_BLOCKS_MAX, VolumeSlot, container_inode,
 };
 use cowfs::budget::{Budget, Overhead, Spender, VOLUME_OVERHEAD_BLOCKS};
 use cowfs::logical::{Logical, Shared};
@@ -41,8 +41,6 @@ use zerocopy::little_endian::{I64, U32, U64};
 
 /// Smallest volume: its metafiles, and some room.
 const VOLUME_BLOCKS_MIN: u64 = 256;
-/// Largest volume that the format's block numbers reach: 64 PiB less the slack.
-const VOLUME_BLOCKS_MAX: u64 = ondisk::pointer::BLOCK_NUMBER_MAX / 16 * 15;
 
 /// Flexible volumes to be made, alike but for their names.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +55,8 @@ pub struct NewVolumes<'a> {
     pub tiering: Tiering,
     /// Whether reads reallocate.
     pub reallocation: Reallocation,
+    /// The size that each grows to by itself.
+    pub autogrow_max: AutogrowMax,
 }
 
 impl NewVolumes<'_> {
@@ -66,6 +66,7 @@ impl NewVolumes<'_> {
             return refused("the aggregate is a traditional volume and takes no other".to_owned());
         }
         check_size(self.size_blocks)?;
+        self.autogrow_max.check(self.size_blocks)?;
         check_new(side, self.names, self.exports)?;
         self.tiering.check().map_err(AggregateError::Refused)
     }
@@ -82,6 +83,7 @@ impl NewVolumes<'_> {
         set_rules(&mut record, self.exports);
         self.tiering.store(&mut record);
         self.reallocation.store(&mut record);
+        record.set_autogrow_max_blocks(self.autogrow_max.0);
         record.scan_started = I64::new(now.get());
         record
     }
@@ -356,7 +358,8 @@ pub fn set_offline(
 }
 
 /// Gives a flexible volume another size; part of a freeze's action. It may shrink to what its image
-/// and its snapshots use, and what is under way.
+/// and its snapshots use, and what is under way. The largest size that it grows to is this one at
+/// least.
 ///
 /// # Errors
 /// Why it cannot have it.
@@ -380,7 +383,14 @@ pub fn resize(
     volume.resize(scope.access, size_blocks)?;
     if !mutation::broken(Rule::ResizeForgotten) {
         let side = scope.block_side();
-        side.table[slot].record.size_blocks = U64::new(size_blocks);
+        let record = &mut side.table[slot].record;
+        record.size_blocks = U64::new(size_blocks);
+        // A volume that is to grow is never larger than it grows.
+        let maximum = AutogrowMax::of(record);
+        if (1..size_blocks).contains(&maximum.0) {
+            record.set_autogrow_max_blocks(size_blocks);
+            volume.set_autogrow_max(AutogrowMax(size_blocks));
+        }
         side.dirty_slots.insert(slot);
     }
     Ok(())
@@ -406,6 +416,7 @@ pub(crate) fn shared_of(aggregate: &Aggregate) -> Arc<Shared> {
         overhead: Overhead::default(),
         aggregate: Arc::clone(&aggregate.parts.shared),
         reclaiming: AtomicBool::new(false),
+        growth_blocks: AtomicU64::new(0),
         used_inodes: AtomicU64::new(0),
     })
 }

@@ -2,6 +2,7 @@
 //!
 //! Invariants: see [`aggregate::Member`].
 
+use crate::autogrow;
 use crate::damage::VolumeDamage;
 use crate::flexible::{FlexibleVolume, settle};
 use crate::load::snapshot_views;
@@ -122,6 +123,8 @@ impl Member for FlexibleVolume {
         if self.front.is_read_only() {
             return freeze_damaged(self, access);
         }
+        let has_changes = self.front.logical.write(access).is_dirty();
+        autogrow::grow_if_short(self, access, has_changes);
         let side = self.vbn.write(access);
         let is_born = std::mem::take(&mut side.is_born);
         let has_work = side.space.has_snapshot_work() || side.space.has_trees_to_discard();
@@ -138,7 +141,7 @@ impl Member for FlexibleVolume {
             || side.space.snapshots_changed
             || has_work && !is_put_off
             || side.requests.is_pending();
-        let is_dirty = self.front.logical.write(access).is_dirty() || wanted;
+        let is_dirty = has_changes || wanted;
         let delay_limits = self.begin_delaying(self.vbn.write(access), is_dirty);
         let logical = self.front.logical.write(access);
         let Some(delay_limits) = delay_limits else {

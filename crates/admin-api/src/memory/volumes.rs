@@ -22,13 +22,21 @@ fn find<'a>(
 }
 
 pub(super) fn set(volumes: &mut Volumes, request: &VolumeSet) -> Result<VolumeInfo, AdminError> {
-    let volume = find(volumes, "cannot change", &request.name)?;
+    let message = "cannot change volume";
+    let volume = find(volumes, message, &request.name)?;
     let policy = request.tiering_policy.unwrap_or(volume.tiering_policy);
     let kept = volume.tiering_minimum_cooling_days.filter(|_| policy == volume.tiering_policy);
     let days = request.tiering_minimum_cooling_days.or(kept);
     volume.tiering_minimum_cooling_days = days.or(policy.default_cooling_days());
     volume.tiering_policy = policy;
     volume.reallocate = request.reallocate.unwrap_or(volume.reallocate);
+    if let Some(maximum_bytes) = request.autogrow_max_bytes {
+        if (1..volume.size_bytes).contains(&maximum_bytes) {
+            return Err(AdminError::new(Code::Conflict, message, &request.name)
+                .because("its size is more already"));
+        }
+        volume.autogrow_max_bytes = Some(maximum_bytes).filter(|bytes| *bytes > 0);
+    }
     Ok(volume.clone())
 }
 
@@ -44,6 +52,8 @@ pub(super) fn resize(
     }
     let mut resized = volume.clone();
     resized.size_bytes = request.size_bytes;
+    let grown = |maximum: u64| maximum.max(request.size_bytes);
+    resized.autogrow_max_bytes = resized.autogrow_max_bytes.map(grown);
     resized.available_bytes = request.size_bytes - resized.used_bytes();
     if !request.dry_run {
         *volume = resized.clone();
@@ -139,6 +149,7 @@ pub(super) fn made(
             .tiering_minimum_cooling_days
             .or(policy.default_cooling_days()),
         reallocate: request.reallocate,
+        autogrow_max_bytes: request.autogrow_max_bytes,
         tiered_bytes: 0,
         size_bytes: request.size_bytes,
         live_bytes: 0,

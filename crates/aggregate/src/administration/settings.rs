@@ -33,13 +33,21 @@ impl Aggregate {
         let set = move |scope: &mut FreezeScope<'_, '_>| {
             let now = scope.aggregate.parts.clock.wall();
             let side = scope.block_side();
+            let slot = side.changeable_slot_of(volume)?;
+            if let Some(autogrow_max) = change.autogrow_max {
+                autogrow_max.check(side.table[slot].record.size_blocks.get())?;
+            }
             if let Some(tiering) = change.tiering {
                 side.set_tiering(volume, tiering, now)?;
             }
-            // Refused only for what would have refused the tiering, so never by halves.
+            // What follows is not refused, so nothing is done by halves.
             if let Some(reallocation) = change.reallocation {
-                side.set_reallocation(volume, reallocation)?;
+                reallocation.store(&mut side.table[slot].record);
             }
+            if let Some(autogrow_max) = change.autogrow_max {
+                side.table[slot].record.set_autogrow_max_blocks(autogrow_max.0);
+            }
+            side.dirty_slots.insert(slot);
             Ok(Acted::Done)
         };
         self.request_action(Box::new(set), done);

@@ -3,9 +3,11 @@
 //! Invariants: a record's feature [`REALLOCATION`] is set while its byte is not zero, and only
 //! then, so that an older build does not take the byte for damage.
 
+use crate::error::AggregateError;
 use crate::relocation::tiering::Tiering;
 use ondisk::features::REALLOCATION;
 use ondisk::records::{REALLOCATION_AUTO, REALLOCATION_OFF, VolumeRecord};
+use units::{BLOCK_SIZE_U64, ByteSize};
 
 /// Whether files that lie scattered are written anew when they are read in order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -42,6 +44,43 @@ impl Reallocation {
     }
 }
 
+/// Largest volume that the format's block numbers reach: 64 PiB less the slack.
+pub const VOLUME_BLOCKS_MAX: u64 = ondisk::pointer::BLOCK_NUMBER_MAX / 16 * 15;
+
+/// The size in blocks that a volume grows to by itself where room is short; 0: it does not grow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct AutogrowMax(pub u64);
+
+impl AutogrowMax {
+    /// What a volume's record says.
+    #[must_use]
+    pub const fn of(record: &VolumeRecord) -> Self {
+        Self(record.autogrow_max_blocks.get())
+    }
+
+    /// Whether a volume of this size may have it.
+    ///
+    /// # Errors
+    /// The volume is larger already, or no volume may be as large.
+    pub fn check(self, size_blocks: u64) -> Result<(), AggregateError> {
+        let size = |blocks: u64| ByteSize(blocks.saturating_mul(BLOCK_SIZE_U64));
+        if self.0 > VOLUME_BLOCKS_MAX {
+            return Err(AggregateError::Refused(format!(
+                "a volume grows to {} at most",
+                size(VOLUME_BLOCKS_MAX)
+            )));
+        }
+        if self.0 == 0 || self.0 >= size_blocks {
+            return Ok(());
+        }
+        Err(AggregateError::Refused(format!(
+            "its size is {} already, more than the {} that it is to grow to",
+            size(size_blocks),
+            size(self.0)
+        )))
+    }
+}
+
 /// Policies of a volume that are chosen anew, together; those that are not given stay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct VolumeChange {
@@ -49,6 +88,8 @@ pub struct VolumeChange {
     pub tiering: Option<Tiering>,
     /// Whether reads reallocate.
     pub reallocation: Option<Reallocation>,
+    /// The size that it grows to by itself.
+    pub autogrow_max: Option<AutogrowMax>,
 }
 
 #[cfg(test)]

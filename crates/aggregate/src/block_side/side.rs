@@ -7,7 +7,6 @@
 use super::settings::Settings;
 use crate::allocation::reclaim::Reclaim;
 use crate::allocation::refill::Refill;
-use crate::block_side::policies::Reallocation;
 use crate::containers::{
     Container, ContainerUpdate, MemberCleaned, VolumeSlot, container_inode, container_of,
 };
@@ -335,21 +334,6 @@ impl BlockSide {
         }
         tiering.store(record);
         self.relocation.set(volume, record);
-        self.dirty_slots.insert(slot);
-        Ok(())
-    }
-
-    /// From now on reads of a volume reallocate, or do not; part of a freeze's action.
-    ///
-    /// # Errors
-    /// The volume is gone, or a newer build's.
-    pub fn set_reallocation(
-        &mut self,
-        volume: VolumeId,
-        reallocation: Reallocation,
-    ) -> Result<(), AggregateError> {
-        let slot = self.changeable_slot_of(volume)?;
-        reallocation.store(&mut self.table[slot].record);
         self.dirty_slots.insert(slot);
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! `stroop volume`.
 
-use admin_api::{ExportRule, Reallocation, TieringPolicy, duration};
+use admin_api::{ExportRule, Reallocation, TieringPolicy, duration, parse_autogrow_max};
 use clap::Subcommand;
 use std::time::Duration;
 use units::ByteSize;
@@ -36,6 +36,9 @@ pub enum VolumeCommand {
         /// Whether scattered files that are read in order are written anew: see `volume set`
         #[arg(long, value_name = "auto|off", default_value = "auto")]
         reallocate: Reallocation,
+        /// The size that it grows to by itself where room is short: see `volume set`
+        #[arg(long, value_name = "SIZE|off", default_value = "off", value_parser = parse_autogrow_max)]
+        autogrow_max: u64,
         /// Only say what would be done
         #[arg(long)]
         dry_run: bool,
@@ -69,6 +72,11 @@ pub enum VolumeCommand {
         /// of the disks and of the volume is free. off: reading never has a file written anew
         #[arg(long, value_name = "auto|off")]
         reallocate: Option<Reallocation>,
+        /// The size that the volume grows to by itself, an eighth at a time, when less than a tenth
+        /// of it is free or something finds no room in it; off: it stays as large as it is. It
+        /// takes nothing of the aggregate before files do
+        #[arg(long, value_name = "SIZE|off", value_parser = parse_autogrow_max)]
+        autogrow_max: Option<u64>,
     },
     /// Give a volume another size, larger or smaller; down to what its files and snapshots use
     Resize {

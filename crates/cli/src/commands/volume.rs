@@ -48,6 +48,7 @@ pub(super) fn run(
             tiering_policy,
             tiering_minimum_cooling_days,
             reallocate,
+            autogrow_max,
             dry_run,
         } => {
             let owner = owner.as_deref().map(|owner| Accounts::of_this_machine().owner(owner));
@@ -62,6 +63,7 @@ pub(super) fn run(
                 tiering_policy: *tiering_policy,
                 tiering_minimum_cooling_days: *tiering_minimum_cooling_days,
                 reallocate: *reallocate,
+                autogrow_max_bytes: Some(*autogrow_max).filter(|bytes| *bytes > 0),
                 dry_run: *dry_run,
             };
             create(node, &request)
@@ -86,12 +88,19 @@ pub(super) fn run(
             }
         }
         VolumeCommand::Show { name } => show(&node.volume_show(&Named { name: name.clone() })?),
-        VolumeCommand::Set { name, tiering_policy, tiering_minimum_cooling_days, reallocate } => {
+        VolumeCommand::Set {
+            name,
+            tiering_policy,
+            tiering_minimum_cooling_days,
+            reallocate,
+            autogrow_max,
+        } => {
             let request = VolumeSet {
                 name: name.clone(),
                 tiering_policy: *tiering_policy,
                 tiering_minimum_cooling_days: *tiering_minimum_cooling_days,
                 reallocate: *reallocate,
+                autogrow_max_bytes: *autogrow_max,
             };
             let volume = node.volume_set(&request)?;
             let line = format!("{}: {}", volume.name, changed(&request, &volume));
@@ -207,7 +216,16 @@ fn tiering(volume: &VolumeInfo) -> String {
 fn changed(wanted: &VolumeSet, volume: &VolumeInfo) -> String {
     let tiering = wanted.changes_tiering().then(|| format!("tiering policy {}", tiering(volume)));
     let reallocate = wanted.reallocate.map(|_| format!("reallocate {}", volume.reallocate));
-    tiering.into_iter().chain(reallocate).collect::<Vec<_>>().join("; ")
+    let autogrow = wanted.autogrow_max_bytes.map(|_| format!("autogrow {}", autogrow(volume)));
+    tiering.into_iter().chain(reallocate).chain(autogrow).collect::<Vec<_>>().join("; ")
+}
+
+/// "to 20 GiB".
+fn autogrow(volume: &VolumeInfo) -> String {
+    match volume.autogrow_max_bytes {
+        Some(bytes) => format!("to {}", ByteSize(bytes)),
+        None => "off".to_owned(),
+    }
 }
 
 /// The aggregate, if there is one only.
@@ -398,6 +416,7 @@ fn show(volume: &VolumeInfo) -> Result<Output, AdminError> {
         format!("kind        {}", if volume.traditional { "traditional" } else { "thin" }),
         format!("tiering     {}", tiering(volume)),
         format!("reallocate  {}{}", volume.reallocate, reallocates_when(volume)),
+        format!("autogrow    {}", autogrow(volume)),
         format!("created     {}", volume.created),
         format!("owner       {}:{}", volume.owner.uid, volume.owner.gid),
         format!("files       {}", volume.files),

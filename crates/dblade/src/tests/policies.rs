@@ -43,7 +43,11 @@ fn policies_that_are_chosen_together_are_set_together() {
     let node = Node::create(&SimulatedWorld::new(52), RaidKind::None, false);
     let auto = Tiering { policy: TieringPolicy::Auto, cooling_days: Some(5) };
     let change = |tiering| {
-        let change = VolumeChange { tiering: Some(tiering), reallocation: Some(Reallocation::Off) };
+        let change = VolumeChange {
+            tiering: Some(tiering),
+            reallocation: Some(Reallocation::Off),
+            ..VolumeChange::default()
+        };
         node.wait(|done| node.engine.change_volume("home", change, done))
     };
     change(Tiering { cooling_days: Some(1), ..auto }).unwrap_err();

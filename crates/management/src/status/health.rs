@@ -391,16 +391,21 @@ fn lost(disks: &[DiskInfo]) -> String {
 /// The check of a volume; `free_bytes` are free in its aggregate.
 pub(crate) fn check_volume(info: &VolumeInfo, free_bytes: u64) -> Option<HealthCheck> {
     let takes_changes = info.damage.is_none() && info.lacking_feature.is_none();
-    let is_low = takes_changes && is_full(info.available_bytes, info.size_bytes);
-    let own_bytes = info.size_bytes.saturating_sub(info.used_bytes());
+    // What it may grow by itself counts as far as the aggregate has it.
+    let growth_bytes = info.autogrow_max_bytes.unwrap_or(0).saturating_sub(info.size_bytes);
+    let beyond_bytes = growth_bytes.min(free_bytes.saturating_sub(info.available_bytes));
+    let available_bytes = info.available_bytes + beyond_bytes;
+    let is_low = takes_changes && is_full(available_bytes, info.size_bytes);
+    let own_bytes = info.size_bytes.saturating_sub(info.used_bytes()) + growth_bytes;
     let (name, aggregate) = (&info.name, &info.aggregate);
-    let left = units::ByteSize(info.available_bytes);
+    let left = units::ByteSize(available_bytes);
     // What operations under way were promised is not there for others, and is not the aggregate's
     // fault.
     let is_own = info.traditional || is_full(own_bytes, info.size_bytes) || own_bytes <= free_bytes;
-    let enlarge = match info.traditional {
-        true => format!("stroop aggr add {aggregate} --disks DISK,..."),
-        false => format!("stroop volume resize {name} --size SIZE"),
+    let enlarge = match info.autogrow_max_bytes {
+        _ if info.traditional => format!("stroop aggr add {aggregate} --disks DISK,..."),
+        None => format!("stroop volume resize {name} --size SIZE"),
+        Some(_) => format!("stroop volume set {name} --autogrow-max SIZE"),
     };
     let (code, message, action) = match is_own {
         true => (
@@ -598,6 +603,33 @@ mod tests {
             assert!(check.message.contains(words) && check.message.contains("'later'"));
             assert!(!check.action.contains("delete"), "{}", check.action);
         }
+    }
+
+    #[test]
+    fn a_volume_that_can_grow_is_not_full() {
+        let node = MemoryAdministration::with_disks(1);
+        let disks = node.disk_list().unwrap().into_iter().map(|disk| disk.name).collect();
+        let create = AggregateCreate::new("a1", disks, RaidKind::None);
+        node.aggregate_create(&create).unwrap();
+        let size_bytes = 1 << 30;
+        let create = VolumeCreate::new("home", "a1", size_bytes);
+        let mut info = node.volume_create(&create).unwrap().remove(0);
+        (info.available_bytes, info.live_bytes) = (0, size_bytes);
+        let check = |info: &VolumeInfo, free_bytes| {
+            check_volume(info, free_bytes).map(|check| (check.code, check.action))
+        };
+        let full = check(&info, 1 << 40).unwrap();
+        assert!(
+            full.0 == "VOLUME_FULL" && full.1.ends_with("stroop volume resize home --size SIZE")
+        );
+        info.autogrow_max_bytes = Some(2 * size_bytes);
+        assert_eq!(check(&info, 1 << 40), None);
+        assert_eq!(check(&info, 1 << 20).unwrap().0, "VOLUME_OVERCOMMITTED");
+        info.autogrow_max_bytes = Some(size_bytes);
+        let grown = check(&info, 1 << 40).unwrap();
+        assert!(
+            grown.0 == "VOLUME_FULL" && grown.1.ends_with("volume set home --autogrow-max SIZE")
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::exports;
 use crate::refusals::taken;
 use crate::volumes::exported::check_rules_count;
 use crate::volumes::policies::{
-    changed_tiering, shown_policy, stored_reallocation, stored_tiering,
+    changed_tiering, shown_policy, stored_autogrow_max, stored_reallocation, stored_tiering,
 };
 use crate::volumes::room::Volumes;
 use crate::volumes::view::ROOT_OWNER;
@@ -115,6 +115,7 @@ impl Volumes {
             exports: rules.iter().map(exports::to_record).collect(),
             tiering: stored_tiering(wanted),
             reallocation: stored_reallocation(wanted.reallocate),
+            autogrow_max: stored_autogrow_max(wanted.autogrow_max_bytes.unwrap_or(0)),
         };
         let engine = &self.node.engine;
         self.node.waits.request(CREATE, object, |done| engine.create_volumes(create, done))?;
@@ -139,7 +140,10 @@ impl Volumes {
         let volume = self.find(message, name)?;
         if let VolumeKind::Traditional(_) = volume.kind {
             return Err(AdminError::new(Code::Conflict, message, name)
-                .because("it is a traditional volume, whose blocks stay where they are")
+                .because(
+                    "it is a traditional volume: its blocks stay where they are, and it is as \
+                     large as its aggregate",
+                )
                 .try_next(
                     "stroop volume create NAME, in an aggregate made without --traditional",
                 ));
@@ -148,8 +152,11 @@ impl Volumes {
         if let Some(tiering) = tiering {
             check_tiering(message, name, tiering)?;
         }
-        let change =
-            VolumeChange { tiering, reallocation: wanted.reallocate.map(stored_reallocation) };
+        let change = VolumeChange {
+            tiering,
+            reallocation: wanted.reallocate.map(stored_reallocation),
+            autogrow_max: wanted.autogrow_max_bytes.map(stored_autogrow_max),
+        };
         self.node
             .waits
             .request(message, name, |done| self.node.engine.change_volume(name, change, done))?;
@@ -159,6 +166,9 @@ impl Volumes {
         }
         if let Some(reallocate) = wanted.reallocate {
             tracing::info!(volume = name, %reallocate, "read reallocation set");
+        }
+        if let Some(maximum_bytes) = wanted.autogrow_max_bytes {
+            tracing::info!(volume = name, maximum = %ByteSize(maximum_bytes), "autogrow set");
         }
         Ok(self.volume_info(&volume))
     }
@@ -196,7 +206,8 @@ impl Volumes {
             let own_bytes = size_bytes.saturating_sub(used_bytes);
             let aggregate = volume.aggregate.parts.shared.budget.free_blocks() * BLOCK_SIZE_U64;
             let available_bytes = own_bytes.min(aggregate);
-            return Ok(VolumeInfo { size_bytes, available_bytes, ..info });
+            let autogrow_max_bytes = info.autogrow_max_bytes.map(|bytes| bytes.max(size_bytes));
+            return Ok(VolumeInfo { size_bytes, available_bytes, autogrow_max_bytes, ..info });
         }
         let engine = &self.node.engine;
         let resize = |done: dblade::Done<()>| engine.resize_volume(name, size_blocks, done);

@@ -1,7 +1,8 @@
 //! Policies of volumes in the words of the interface and of the engine.
 
 use admin_api::{Reallocation, TieringPolicy, VolumeCreate, VolumeSet};
-use dblade::Tiering;
+use dblade::{AutogrowMax, Tiering};
+use units::BLOCK_SIZE_U64;
 
 pub(crate) const fn shown_policy(policy: dblade::TieringPolicy) -> TieringPolicy {
     match policy {
@@ -26,6 +27,15 @@ pub(crate) const fn shown_reallocation(reallocation: dblade::Reallocation) -> Re
         dblade::Reallocation::Auto => Reallocation::Auto,
         dblade::Reallocation::Off => Reallocation::Off,
     }
+}
+
+pub(crate) fn shown_autogrow_max(maximum: AutogrowMax) -> Option<u64> {
+    (maximum.0 > 0).then_some(maximum.0 * BLOCK_SIZE_U64)
+}
+
+/// Up to whole blocks; 0: the volume does not grow.
+pub(crate) const fn stored_autogrow_max(maximum_bytes: u64) -> AutogrowMax {
+    AutogrowMax(maximum_bytes.div_ceil(BLOCK_SIZE_U64))
 }
 
 pub(crate) const fn stored_reallocation(reallocation: Reallocation) -> dblade::Reallocation {
@@ -60,6 +70,12 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_largest_size_is_rounded_up_to_blocks_and_zero_is_none() {
+        assert_eq!(shown_autogrow_max(stored_autogrow_max(0)), None);
+        assert_eq!(shown_autogrow_max(stored_autogrow_max(4097)), Some(8192));
+    }
+
     /// Who sets something else does not have the blocks of a volume begin to cool anew.
     #[test]
     fn the_tiering_is_set_only_if_it_is_given() {
@@ -68,6 +84,7 @@ mod tests {
             tiering_policy: None,
             tiering_minimum_cooling_days: None,
             reallocate: Some(Reallocation::Off),
+            autogrow_max_bytes: None,
         };
         let before = Tiering { policy: dblade::TieringPolicy::Auto, cooling_days: Some(5) };
         assert_eq!(changed_tiering(&wanted, before), None);

@@ -2,7 +2,9 @@
 
 use crate::exports;
 use crate::volumes::origins::{Origins, clone_of};
-use crate::volumes::policies::{shown_policy, shown_reallocation, stored_tiering};
+use crate::volumes::policies::{
+    shown_autogrow_max, shown_policy, shown_reallocation, stored_tiering,
+};
 use crate::volumes::room::Volumes;
 use admin_api::{AggregateInfo, DamagedFile, Owner, Time, VolumeCreate, VolumeInfo, VolumeState};
 use dblade::{GivenUp, ServedVolume, VolumeDamage, VolumeKind};
@@ -29,6 +31,7 @@ impl Volumes {
             tiering_policy: wanted.tiering_policy,
             tiering_minimum_cooling_days: stored_tiering(wanted).days(),
             reallocate: wanted.reallocate,
+            autogrow_max_bytes: wanted.autogrow_max_bytes,
             tiered_bytes: 0,
             size_bytes: wanted.size_bytes,
             live_bytes: 0,
@@ -91,6 +94,7 @@ impl Volumes {
             tiering_policy: shown_policy(volume.tiering().policy),
             tiering_minimum_cooling_days: volume.tiering().days(),
             reallocate: shown_reallocation(volume.reallocation()),
+            autogrow_max_bytes: shown_autogrow_max(volume.autogrow_max()),
             tiered_bytes: volume.object_blocks() * BLOCK_SIZE_U64,
             size_bytes: volume.size_blocks() * BLOCK_SIZE_U64,
             // The engine does not tell apart what snapshots alone hold.

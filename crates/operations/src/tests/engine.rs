@@ -155,6 +155,7 @@ fn shared(blocks: u64) -> Arc<Shared> {
         overhead: cowfs::budget::Overhead::default(),
         aggregate: Arc::new(aggregate),
         reclaiming: AtomicBool::new(false),
+        growth_blocks: AtomicU64::new(0),
         used_inodes: std::sync::atomic::AtomicU64::new(0),
     };
     shared.budget.settle(blocks, RESERVE_BLOCKS);

@@ -1,4 +1,6 @@
-//! What must hold of a node at rest, whatever happened: [`space`] and [`media`].
+//! What must hold of a node, whatever happened: of its [`growth`]; and at rest, of its [`space`] and
+//! its [`media`].
 
+pub mod growth;
 pub mod media;
 pub mod space;

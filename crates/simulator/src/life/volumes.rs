@@ -12,7 +12,7 @@ use crate::seed::reduction::Calm;
 use crate::tenant::subject::snapshot_name;
 use crate::tenant::{Base, Tenant};
 use aggregate::AggregateError;
-use dblade::{CloneRequest, EngineError, VolumeRequest};
+use dblade::{AutogrowMax, CloneRequest, EngineError, VolumeRequest};
 use model_fs::Image;
 use platform::completion::{Promise, promise};
 
@@ -81,9 +81,12 @@ impl Life<'_> {
 
     fn request_volume(&mut self, plan: VolumePlan) {
         let name = format!("v{}", self.next_name);
+        // Every other volume learns that it grows once it is full.
+        let grows = self.next_name.is_multiple_of(2);
         self.next_name += 1;
         let request = VolumeRequest {
             root: (0, 0, ROOT_MODE),
+            autogrow_max: AutogrowMax(if grows { plan.autogrow_max_blocks } else { 0 }),
             ..VolumeRequest::new(&name, AGGREGATE, plan.size_blocks)
         };
         self.machine.trace.note(format!("create volume {name} of {} blocks", plan.size_blocks));
@@ -161,7 +164,7 @@ impl Life<'_> {
         tenant.bases.push(Base { snapshot, clone: name.clone(), is_certain: false });
         let parent = tenant.name.clone();
         let plan = self.machine.plan.another_volume(&mut self.events);
-        let plan = VolumePlan { size_blocks: tenant.plan.size_blocks, ..plan };
+        let plan = VolumePlan { durability: plan.durability, ..tenant.plan };
         self.machine.trace.note(format!("clone {parent} at {} as {name}", snapshot_name(snapshot)));
         let engine = &self.machine.engine;
         let request = CloneRequest {

@@ -18,7 +18,11 @@ const SMALL_MEMORY_BYTES: u64 = 1 << 20;
 pub(super) fn plan_of(plan: Plan, choices: &mut Choices) -> Plan {
     let has_small_memory = choices.chance(SMALL_MEMORY_PERCENT);
     let has_outages = choices.chance(OUTAGE_PERCENT) && plan.kind != RaidKind::None;
-    let volume = VolumePlan { size_blocks: VOLUME_BLOCKS, durability: Durability::Logged };
+    let volume = VolumePlan {
+        size_blocks: VOLUME_BLOCKS,
+        autogrow_max_blocks: 0,
+        durability: Durability::Logged,
+    };
     Plan {
         disk_blocks: plan.disk_blocks.max(4 * VOLUME_BLOCKS / plan.disks as u64),
         memory_bytes: if has_small_memory { SMALL_MEMORY_BYTES } else { plan.memory_bytes },

@@ -15,7 +15,11 @@ use std::collections::BTreeMap;
 /// A volume.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct ExpectedVolume {
+    /// How large it is, or was before it grew by itself.
     pub(super) size_bytes: u64,
+    /// How large it may be.
+    pub(super) size_max_bytes: u64,
+    pub(super) autogrow_max_bytes: Option<u64>,
     pub(super) owner: Owner,
     pub(super) exports: Vec<ExportRule>,
     pub(super) policy: TieringPolicy,
@@ -38,6 +42,8 @@ impl ExpectedVolume {
         Self {
             number,
             size_bytes: wanted.size_bytes,
+            size_max_bytes: wanted.autogrow_max_bytes.unwrap_or(wanted.size_bytes),
+            autogrow_max_bytes: wanted.autogrow_max_bytes,
             owner: wanted.owner.unwrap_or(Owner { uid: 0, gid: 0 }),
             exports: wanted.exports.clone(),
             policy: wanted.tiering_policy,
@@ -62,7 +68,18 @@ impl ExpectedVolume {
         check_days(policy, days)?;
         (self.policy, self.chosen_days) = (policy, days);
         self.reallocate = wanted.reallocate.unwrap_or(self.reallocate);
+        if let Some(maximum_bytes) = wanted.autogrow_max_bytes {
+            self.autogrow_max_bytes = Some(maximum_bytes).filter(|bytes| *bytes > 0);
+            // What has grown stays so.
+            self.size_max_bytes = self.size_max_bytes.max(maximum_bytes);
+        }
         Ok(())
+    }
+
+    fn resize(&mut self, size_bytes: u64) {
+        self.autogrow_max_bytes = self.autogrow_max_bytes.map(|bytes| bytes.max(size_bytes));
+        self.size_bytes = size_bytes;
+        self.size_max_bytes = self.autogrow_max_bytes.unwrap_or(size_bytes);
     }
 
     fn restore(&mut self, wanted: &SnapshotRestore) -> Result<(), Code> {
@@ -216,7 +233,7 @@ impl Expected {
             Request::VolumeShow(named) => drop(self.volume(&named.name)?),
             Request::VolumeSet(wanted) => self.volume(&wanted.name)?.set(wanted)?,
             Request::VolumeResize(wanted) => {
-                self.volume(&wanted.name)?.size_bytes = wanted.size_bytes;
+                self.volume(&wanted.name)?.resize(wanted.size_bytes);
             }
             Request::VolumeOffline(wanted) => self.set_offline(&wanted.name, true)?,
             Request::VolumeOnline(wanted) => self.set_offline(&wanted.name, false)?,

@@ -354,8 +354,13 @@ impl OperatorLife<'_> {
             }
             let kind = tenants.len() % machine.plan.volumes.len().max(1);
             let Some(like) = machine.plan.volumes.get(kind).copied() else { continue };
-            let plan = VolumePlan { size_blocks: volume.size_bytes / BLOCK_SIZE_U64, ..like };
-            tenants.push(Tenant::new(machine, name.clone(), plan, ROOT_MODE)?);
+            // Who decides whether it grows is the operator.
+            let size_blocks = volume.size_bytes / BLOCK_SIZE_U64;
+            let plan = VolumePlan { size_blocks, autogrow_max_blocks: 0, ..like };
+            let mut tenant = Tenant::new(machine, name.clone(), plan, ROOT_MODE)?;
+            // The operator makes it smaller, too.
+            tenant.size = None;
+            tenants.push(tenant);
         }
         Ok(())
     }

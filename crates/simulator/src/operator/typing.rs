@@ -26,6 +26,8 @@ const MOUNTPOINTS: [&str; 2] = ["/m0", "/m1"];
 const POLICIES: [TieringPolicy; 4] =
     [TieringPolicy::None, TieringPolicy::SnapshotOnly, TieringPolicy::Auto, TieringPolicy::All];
 const REALLOCATIONS: [Reallocation; 2] = [Reallocation::Auto, Reallocation::Off];
+/// Volumes have this many times the least size at most.
+const SIZES: u64 = 6;
 /// Of 100 names, those that are of nothing.
 const WRONG_PERCENT: u64 = 8;
 /// Of 100 calls that can be asked what they would do, those that are.
@@ -172,7 +174,7 @@ impl Typist<'_> {
     }
 
     fn volume_resize(&mut self) -> VolumeResize {
-        let size_bytes = VOLUME_BYTES_MIN * (1 + self.choices.below(6));
+        let size_bytes = VOLUME_BYTES_MIN * (1 + self.choices.below(SIZES));
         VolumeResize { name: self.volume(), size_bytes, dry_run: self.is_dry() }
     }
 
@@ -192,10 +194,14 @@ impl Typist<'_> {
         }
         let policy = self.choices.pick(&POLICIES);
         let exports = (0..self.choices.below(3)).map(|_| self.rule()).collect();
+        let aggregate = self.aggregate();
+        let size_bytes = VOLUME_BYTES_MIN * (1 + self.choices.below(4));
+        let grows = size_bytes < 3 * VOLUME_BYTES_MIN;
         VolumeCreate {
             names,
-            aggregate: self.aggregate(),
-            size_bytes: VOLUME_BYTES_MIN * (1 + self.choices.below(4)),
+            aggregate,
+            size_bytes,
+            autogrow_max_bytes: grows.then_some(2 * size_bytes),
             owner: has_owner.then_some(Owner { uid: 7, gid: 8 }),
             exports,
             tiering_policy: policy,
@@ -261,7 +267,18 @@ impl Typist<'_> {
         // Something must be changed.
         let is_alone = days.is_none() && reallocate.is_none();
         let tiering_policy = (is_said || is_alone).then_some(policy);
-        VolumeSet { name, tiering_policy, tiering_minimum_cooling_days: days, reallocate }
+        // As large as any volume is made.
+        let autogrow_max_bytes = reallocate.map(|policy| match policy {
+            Reallocation::Auto => SIZES * VOLUME_BYTES_MIN,
+            Reallocation::Off => 0,
+        });
+        VolumeSet {
+            name,
+            tiering_policy,
+            tiering_minimum_cooling_days: days,
+            reallocate,
+            autogrow_max_bytes,
+        }
     }
 
     /// A volume that only the operator knows, mostly one that is there.

@@ -103,7 +103,11 @@ fn check_volume(expected: &Expected, volume: &ExpectedVolume, info: &VolumeInfo)
     )?;
     same(&format!("damage of {name}"), &None, &info.damage)?;
     same(&format!("damaged files of {name}"), &0, &info.damaged_files.len())?;
-    same(&format!("size of {name}"), &volume.size_bytes, &info.size_bytes)?;
+    same(&format!("autogrow of {name}"), &volume.autogrow_max_bytes, &info.autogrow_max_bytes)?;
+    let sizes = volume.size_bytes..=volume.size_max_bytes;
+    if !sizes.contains(&info.size_bytes) {
+        return Err(format!("size of {name}: {} is not of {sizes:?}", info.size_bytes));
+    }
     same(&format!("origin of {name}"), &volume.clone_of, &info.clone_of)?;
     // Those who work on a volume may give it away.
     if volume.is_owner_known && !is_worked_on(name) {

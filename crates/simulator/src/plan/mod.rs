@@ -37,6 +37,8 @@ const VOLUME_BLOCKS: [u64; 3] = [1024, 4096, 16_384];
 /// Sizes of volumes that are to be filled.
 const SMALL_VOLUME_BLOCKS: [u64; 3] = [400, 400, 700];
 /// Dirty memory is a quarter of the memory: in the smallest, half of what one operation may take.
+/// How many times as large as at first a volume becomes that grows.
+const GROWTH: u64 = 6;
 const MEMORY_BYTES: [u64; 6] = [1 << 20, 2 << 20, 4 << 20, 6 << 20, 8 << 20, 32 << 20];
 const MILLISECOND: u64 = 1_000_000;
 /// Of 100 lives, those in which whatever is read is reallocated: files are too small for much of
@@ -53,6 +55,8 @@ const DAMAGED_PERCENT: u64 = 15;
 pub struct VolumePlan {
     /// Its size.
     pub size_blocks: u64,
+    /// The size that it grows to by itself; 0: it does not.
+    pub autogrow_max_blocks: u64,
     /// When its changes are answered.
     pub durability: Durability,
 }
@@ -348,7 +352,11 @@ impl Plan {
             // Large ones fill the aggregate.
             Filling::Aggregate => &VOLUME_BLOCKS[2..],
         };
-        VolumePlan { size_blocks: choices.pick(sizes), durability }
+        let size_blocks = choices.pick(sizes);
+        // The smallest ones grow: they are full the soonest.
+        let grows = sizes.first() == Some(&size_blocks);
+        let autogrow_max_blocks = if grows { GROWTH * size_blocks } else { 0 };
+        VolumePlan { size_blocks, autogrow_max_blocks, durability }
     }
 
     /// A volume that is made later.

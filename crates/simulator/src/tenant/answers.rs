@@ -11,7 +11,7 @@ use super::{InFlight, Tenant, Wait};
 use crate::checks::space::{check_refusal, check_room};
 use crate::machine::Machine;
 use crate::seed::finding::Finding;
-use dblade::EngineError;
+use dblade::{AutogrowMax, EngineError, VolumeChange};
 use file_service::{Caller, FileService, FsError, Hold, calls};
 use model_fs::operation::SLOT_COUNT;
 use model_fs::{Mismatch, Observation, Operation, Runner, Slot, SnapshotAction, Tolerance};
@@ -91,6 +91,18 @@ impl Tenant {
         Ok(())
     }
 
+    /// An administrator lets a full volume grow, if the plan says so and it does not yet.
+    fn let_grow(&self, machine: &mut Machine<'_>) {
+        let maximum = AutogrowMax(self.plan.autogrow_max_blocks);
+        let Some(served) = machine.engine.volume_named(&self.name) else { return };
+        if maximum.0 <= served.size_blocks() || served.autogrow_max() == maximum {
+            return;
+        }
+        machine.trace.meet("a full volume is let grow");
+        let change = VolumeChange { autogrow_max: Some(maximum), ..VolumeChange::default() };
+        machine.engine.change_volume(&self.name, change, Box::new(drop));
+    }
+
     fn finish(
         &mut self,
         machine: &mut Machine<'_>,
@@ -104,8 +116,12 @@ impl Tenant {
         if matches!(found, Observation::Failed(FsError::NoSpace)) {
             machine.trace.meet("no space");
             check_refusal(machine, &self.name)?;
+            self.let_grow(machine);
         }
         check_room(machine)?;
+        if let Some(size) = &mut self.size {
+            size.look(machine, &self.name)?;
+        }
         let is_restored = matches!(operation, Operation::Snapshot(SnapshotAction::Restore(_)));
         let holds = if is_restored { self.held_over(&found) } else { Vec::new() };
         if is_restored && found.is_success() && !is_done {

@@ -15,6 +15,7 @@ mod snapshots;
 pub mod subject;
 mod workload;
 
+use crate::checks::growth::CommittedSize;
 use crate::machine::Machine;
 use crate::plan::{Filling, Plan, VolumePlan};
 use crate::seed::choices::Choices;
@@ -84,6 +85,8 @@ pub struct Tenant {
     pub bases: Vec<Base>,
     /// What was asked for and must be refused, for a clone's sake.
     refusals: Vec<(String, Promise<Result<(), EngineError>>)>,
+    /// How large it is at least; `None` if it may become smaller.
+    pub size: Option<CommittedSize>,
     was_restored: bool,
     history: History,
     in_flight: Vec<InFlight>,
@@ -117,6 +120,7 @@ impl Tenant {
             is_clone: false,
             bases: Vec::new(),
             refusals: Vec::new(),
+            size: Some(CommittedSize::default()),
             was_restored: false,
             history,
             in_flight: Vec::new(),

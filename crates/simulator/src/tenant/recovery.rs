@@ -41,6 +41,9 @@ impl Tenant {
         if self.is_damaged {
             return self.recover_damaged(listed);
         }
+        if let Some(size) = &mut self.size {
+            size.recover(machine, &self.name)?;
+        }
         let found = self.capture(machine)?;
         machine.trace.note(format!("{}: found {} paths", self.name, found.nodes.len()));
         let mut operations = Vec::new();

@@ -15,7 +15,7 @@ use crate::lifecycle::{self, NewVolumes};
 use crate::{Birth, FlexibleVolume, SnapshotRequest};
 use affinity::{Access, Outcome};
 use aggregate::test_support::{BlocksInUse, Rig, find_blocks};
-use aggregate::{Acted, AggregateError, FreezeScope, Reallocation, Tiering, Tuning};
+use aggregate::{Acted, AggregateError, AutogrowMax, FreezeScope, Reallocation, Tiering, Tuning};
 use cowfs::budget::Spender;
 use cowfs::buftree::{self, FileKey, Root};
 use cowfs::content::Content;
@@ -122,8 +122,16 @@ impl Twin {
         let noted = Arc::clone(&made);
         let outcome = self.act(move |scope| {
             let (tiering, reallocation) = (Tiering::default(), Reallocation::default());
+            let autogrow_max = AutogrowMax::default();
             let names = std::slice::from_ref(&name);
-            let new = NewVolumes { names, size_blocks, exports: &[], tiering, reallocation };
+            let new = NewVolumes {
+                names,
+                size_blocks,
+                exports: &[],
+                tiering,
+                reallocation,
+                autogrow_max,
+            };
             let shared = Arc::clone(&scope.aggregate.parts.shared);
             let known = |scope: &mut FreezeScope<'_, '_>| {
                 let side = scope.block_side();

@@ -92,7 +92,7 @@ impl Neighbour {
             let made = machine.wait("create a neighbour's volume", &made)?;
             made.map_err(|error| refused("create a neighbour's volume", &error))?;
         }
-        let plan = VolumePlan { size_blocks: VOLUME_BLOCKS, durability };
+        let plan = VolumePlan { size_blocks: VOLUME_BLOCKS, autogrow_max_blocks: 0, durability };
         let tenant = Tenant::new(machine, volume, plan, u32::from(root_mode))?.beside(index);
         Ok(Self { name, disks, tenant, health: Health::Well, operations: 0, left: 0 })
     }

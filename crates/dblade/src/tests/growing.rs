@@ -1,0 +1,165 @@
+//! Volumes that grow by themselves: who writes more than there is room for waits and is not
+//! refused, up to the largest size; what has grown stays so.
+
+use super::*;
+use crate::{CloneRequest, EngineError};
+use aggregate::AutogrowMax;
+use file_service::calls;
+
+const SIZE_BLOCKS: u64 = 1024;
+const MAX_BLOCKS: u64 = 2500;
+const PIECE_BYTES: usize = 64 << 10;
+
+fn set(node: &Node, maximum: u64) -> Result<(), EngineError> {
+    let change =
+        VolumeChange { autogrow_max: Some(AutogrowMax(maximum)), ..VolumeChange::default() };
+    node.wait(|done| node.engine.change_volume("small", change, done))
+}
+
+/// An aggregate with a volume that grows.
+fn start(seed: u64) -> Node {
+    let node = Node::create(&SimulatedWorld::new(seed), RaidKind::Raid4, false);
+    let request = VolumeRequest {
+        autogrow_max: AutogrowMax(MAX_BLOCKS),
+        ..VolumeRequest::new("small", "a1", SIZE_BLOCKS)
+    };
+    node.wait(|done| node.engine.create_volumes(request, done)).unwrap();
+    node
+}
+
+fn sizes(node: &Node, volume: &str) -> (u64, u64) {
+    let served = node.engine.volume_named(volume).unwrap();
+    (served.size_blocks(), served.autogrow_max().0)
+}
+
+/// Writes files, each durable before the next, until one is refused; how many there are.
+fn fill(node: &Node, volume: &str, files: u64) -> u64 {
+    let root = node.root(volume);
+    for number in 0..files {
+        let name = format!("{number}");
+        let made = node.create_file(root, &name).and_then(|file| {
+            let data = Bytes::from(content(number, PIECE_BYTES));
+            node.ask(calls::Write { file, offset: 0, data, stability: Stability::FileSync })
+        });
+        match made {
+            Ok(_) => {}
+            Err(FsError::NoSpace) => return number,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    files
+}
+
+#[test]
+fn a_volume_grows_up_to_its_largest_size_and_stays_as_large() {
+    let node = start(81);
+    assert_eq!(sizes(&node, "small"), (SIZE_BLOCKS, MAX_BLOCKS));
+    let pieces = fill(&node, "small", 1000);
+    assert_eq!(sizes(&node, "small"), (MAX_BLOCKS, MAX_BLOCKS));
+    let written = pieces * (PIECE_BYTES as u64 / 4096);
+    assert!((MAX_BLOCKS * 4 / 5..MAX_BLOCKS).contains(&written), "{written} blocks");
+    let (node, _) = Node::open(&node.power_cut());
+    assert_eq!(sizes(&node, "small"), (MAX_BLOCKS, MAX_BLOCKS));
+    let root = node.root("small");
+    for number in 0..pieces {
+        let read = node.read_file(root, &format!("{number}")).unwrap();
+        assert!(read == content(number, PIECE_BYTES), "file {number}");
+    }
+    // A volume that is not to grow any more is as large as it is.
+    set(&node, 0).unwrap();
+    assert_eq!(sizes(&node, "small"), (MAX_BLOCKS, 0));
+    let refused = node.create_file(root, "more").and_then(|file| {
+        let data = Bytes::from(content(1, PIECE_BYTES));
+        node.ask(calls::Write { file, offset: 0, data, stability: Stability::FileSync })
+    });
+    assert_eq!(refused.unwrap_err(), FsError::NoSpace);
+    set(&node, 2 * MAX_BLOCKS).unwrap();
+    let data = Bytes::from(content(1, PIECE_BYTES));
+    let file = node.create_file(root, "yet more").unwrap();
+    node.ask(calls::Write { file, offset: 0, data, stability: Stability::FileSync }).unwrap();
+    assert!(sizes(&node, "small").0 > MAX_BLOCKS);
+}
+
+#[test]
+fn a_largest_size_is_not_less_than_the_size() {
+    let node = start(82);
+    let refused = set(&node, SIZE_BLOCKS - 1).unwrap_err().to_string();
+    assert!(refused.contains("its size is 4MiB already, more than"), "{refused}");
+    assert_eq!(sizes(&node, "small"), (SIZE_BLOCKS, MAX_BLOCKS));
+    let refused = set(&node, u64::MAX / 4096).unwrap_err().to_string();
+    assert!(refused.contains("a volume grows to "), "{refused}");
+    set(&node, SIZE_BLOCKS).unwrap();
+    let resize = |blocks| node.wait(|done| node.engine.resize_volume("small", blocks, done));
+    resize(3000).unwrap();
+    assert_eq!(sizes(&node, "small"), (3000, 3000), "it goes with the size");
+    resize(2000).unwrap();
+    assert_eq!(sizes(&node, "small"), (2000, 3000));
+    let (node, _) = Node::open(&node.power_cut());
+    assert_eq!(sizes(&node, "small"), (2000, 3000));
+}
+
+/// A volume that nobody writes to is not made larger though hardly anything of it is free.
+#[test]
+fn a_volume_at_rest_stays_as_large_as_it_is() {
+    let node = start(83);
+    set(&node, 0).unwrap();
+    fill(&node, "small", 1000);
+    node.commit_all();
+    set(&node, MAX_BLOCKS).unwrap();
+    node.consistency_point();
+    node.settle();
+    assert_eq!(sizes(&node, "small"), (SIZE_BLOCKS, MAX_BLOCKS));
+    assert!(fill(&node, "home", 3) == 3);
+    node.consistency_point();
+    assert_eq!(sizes(&node, "small"), (SIZE_BLOCKS, MAX_BLOCKS));
+}
+
+#[test]
+fn a_snapshot_finds_room_in_a_volume_that_grows_and_a_clone_grows_like_its_parent() {
+    let node = start(84);
+    set(&node, 0).unwrap();
+    fill(&node, "small", 1000);
+    node.commit_all();
+    let snapshot = || {
+        let request = SnapshotRequest::Create("s".to_owned());
+        node.wait(|done| node.engine.request_snapshot("small", request, done))
+    };
+    snapshot().unwrap_err();
+    set(&node, MAX_BLOCKS).unwrap();
+    snapshot().unwrap();
+    let (size_blocks, _) = sizes(&node, "small");
+    assert!(size_blocks > SIZE_BLOCKS);
+    let request = CloneRequest {
+        names: vec!["clone".to_owned()],
+        volume: "small".to_owned(),
+        snapshot: "s".to_owned(),
+        exports: Vec::new(),
+    };
+    node.wait(|done| node.engine.create_clones(request, done)).unwrap();
+    assert_eq!(sizes(&node, "clone"), (size_blocks, MAX_BLOCKS));
+    node.settle();
+    let root = node.root("clone");
+    for number in 0..60 {
+        node.write_file(root, &format!("new {number}"), content(number, PIECE_BYTES));
+    }
+    assert!(sizes(&node, "clone").0 > size_blocks);
+    assert_eq!(sizes(&node, "small").0, size_blocks);
+}
+
+/// Where the aggregate has no room for what is to be written, a volume that may grow is refused it
+/// like any other.
+#[test]
+fn a_full_aggregate_refuses_a_volume_that_may_grow() {
+    let node = start(85);
+    set(&node, 1 << 30).unwrap();
+    let pieces = fill(&node, "small", 100_000);
+    let free = node.engine.aggregates()[0].parts.shared.budget.free_blocks();
+    assert!(free < 512, "{free} free after {pieces} files");
+    let root = node.root("small");
+    for number in 0..pieces {
+        node.ask(calls::Remove { directory: root, name: format!("{number}").into_bytes() })
+            .unwrap();
+    }
+    node.settle();
+    assert!(fill(&node, "small", 5) == 5);
+}

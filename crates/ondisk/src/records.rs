@@ -599,9 +599,9 @@ mod tests {
         assert_eq!((record.validate(), record.features.has(&AUTOGROW)), (Ok(()), true));
         let wrong = Damage::Field { structure: "volume record", field: "autogrow_max_blocks" };
         record.autogrow_max_blocks = U64::new(0);
-        assert_eq!(record.validate(), Err(wrong.clone()));
+        assert_eq!(record.validate(), Err(wrong));
         record.set_autogrow_max_blocks(crate::pointer::BLOCK_NUMBER_MAX + 1);
-        assert_eq!(record.validate(), Err(wrong.clone()));
+        assert_eq!(record.validate(), Err(wrong));
         record.set_autogrow_max_blocks(0);
         assert_eq!((record.validate(), record.features), (Ok(()), FeatureSet::empty()));
         record.autogrow_max_blocks = U64::new(5000);

@@ -28,8 +28,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use units::{BLOCK_SIZE_U64, shell_word};
 
-/// A disk that is in use is tried this often again, for half a second: the kernel tells nobody that a
-/// lock is free.
+/// A disk that is in use is tried this often again, for half a second: the kernel tells nobody that
+/// a lock is free.
 const CLOSING_RETRIES: u32 = 25;
 const CLOSING_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 

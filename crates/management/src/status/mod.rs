@@ -5,5 +5,6 @@ mod measures;
 mod node_health;
 mod report;
 mod room;
+mod volume_health;
 
 pub(crate) use room::Status;

@@ -6,16 +6,14 @@
 use crate::aggregates::naming::Naming;
 use crate::disks::shown::Told as _;
 use crate::node::OfflineAggregate;
-use crate::status::health::{
-    check_aggregate, check_damage, check_left_out, check_name, check_offline, check_outage,
-    check_volume,
-};
+use crate::status::health::{check_aggregate, check_left_out, check_offline, check_outage};
 use crate::status::measures::Found;
 use crate::status::node_health::{
     check_audit, check_deletions, check_disk_names, check_lock_list, check_memory, check_mount,
     check_mount_record, check_unwritten,
 };
 use crate::status::room::Status;
+use crate::status::volume_health::{check_damage, check_name, check_volume};
 use crate::volumes::Volumes;
 use admin_api::{
     AggregateInfo, HealthCheck, JobInfo, MemoryUse, MountInfo, Recovery, StatusReply, Time,

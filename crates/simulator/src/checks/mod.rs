@@ -1,5 +1,5 @@
-//! What must hold of a node, whatever happened: of its [`growth`]; and at rest, of its [`space`] and
-//! its [`media`].
+//! What must hold of a node, whatever happened: of its [`growth`]; and at rest, of its [`space`]
+//! and its [`media`].
 
 pub mod growth;
 pub mod media;

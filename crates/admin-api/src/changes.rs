@@ -5,7 +5,7 @@
 //! Invariants and failures: as those of [`crate::requests`].
 
 use crate::AdminError;
-use crate::creation::validate_volume_size;
+use crate::creation::{validate_autogrow_max, validate_volume_size};
 use crate::names::validate_name;
 use crate::policies::{Reallocation, TieringPolicy};
 use crate::rate::validate_rate;
@@ -188,7 +188,7 @@ impl Validate for VolumeSet {
         }
         match self.autogrow_max_bytes {
             None | Some(0) => Ok(()),
-            Some(maximum_bytes) => validate_volume_size(message, &self.name, maximum_bytes),
+            Some(maximum_bytes) => validate_autogrow_max(message, &self.name, maximum_bytes),
         }
     }
 }

@@ -43,7 +43,7 @@ pub struct VolumeCreate {
     #[serde(default)]
     pub reallocate: Reallocation,
     /// The size that each grows to by itself where room is short, rounded up to whole blocks; if
-    /// not given, they do not grow.
+    /// not given, or 0, they do not grow.
     #[serde(default)]
     pub autogrow_max_bytes: Option<u64>,
     /// Only say what would be done.
@@ -151,8 +151,8 @@ impl Validate for VolumeCreate {
         validate_new_names(message, &self.names)?;
         validate_name("aggregate", &self.aggregate)?;
         validate_volume_size(message, first, self.size_bytes)?;
-        if let Some(maximum_bytes) = self.autogrow_max_bytes {
-            validate_volume_size(message, first, maximum_bytes)?;
+        if let Some(maximum_bytes) = self.autogrow_max_bytes.filter(|bytes| *bytes > 0) {
+            validate_autogrow_max(message, first, maximum_bytes)?;
             if maximum_bytes < self.size_bytes {
                 return Err(AdminError::usage(message, first).because(format!(
                     "it is to grow to {}, which is less than its size, {}",
@@ -176,11 +176,28 @@ pub(crate) fn validate_volume_size(
     name: &str,
     size_bytes: u64,
 ) -> Result<(), AdminError> {
+    validate_size((message, name), "its size is", size_bytes)
+}
+
+/// Whether a volume may grow to this size.
+pub(crate) fn validate_autogrow_max(
+    message: &str,
+    name: &str,
+    maximum_bytes: u64,
+) -> Result<(), AdminError> {
+    validate_size((message, name), "it is to grow to", maximum_bytes)
+}
+
+fn validate_size(
+    (message, name): (&str, &str),
+    what: &str,
+    size_bytes: u64,
+) -> Result<(), AdminError> {
     if (VOLUME_BYTES_MIN..=VOLUME_BYTES_MAX).contains(&size_bytes) {
         return Ok(());
     }
     Err(AdminError::usage(message, name).because(format!(
-        "its size is {}; sizes from {} to {} are possible",
+        "{what} {}; sizes from {} to {} are possible",
         ByteSize(size_bytes),
         ByteSize(VOLUME_BYTES_MIN),
         ByteSize(VOLUME_BYTES_MAX)

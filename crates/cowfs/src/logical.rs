@@ -62,8 +62,10 @@ pub struct Shared {
     pub aggregate: Arc<AggregateShared>,
     /// Space is coming back in the background: a shortage is worth waiting for a commit.
     pub reclaiming: AtomicBool,
-    /// Blocks that the volume may grow by itself.
+    /// Blocks that the volume may grow by itself, as of the last commit.
     pub growth_blocks: AtomicU64,
+    /// Somebody waits for it to grow.
+    pub wants_growth: AtomicBool,
     /// Inodes in use, for statistics.
     pub used_inodes: AtomicU64,
 }
@@ -75,15 +77,19 @@ impl Shared {
         self.used_inodes.load(Ordering::Relaxed)
     }
 
-    /// Whether the volume grows if somebody finds no room for `blocks` in it: it may, and its
+    /// Somebody found no room for `blocks` in the volume: whether it grows. It may, and its
     /// aggregate has room for them and for a volume that grows.
     #[must_use]
-    pub fn may_grow_for(&self, blocks: u64, spender: Spender) -> bool {
+    pub fn ask_to_grow(&self, blocks: u64, spender: Spender) -> bool {
         let aggregate = &self.aggregate.budget;
-        self.growth_blocks.load(Ordering::Relaxed) > 0
+        let grows = self.growth_blocks.load(Ordering::Relaxed) > 0
             && !mutation::broken(Rule::GrowthRefused)
             && aggregate.could_promise(blocks + self.overhead.of_touched(blocks), spender)
-            && aggregate.could_promise(GROWTH_COST_BLOCKS, Spender::Free)
+            && aggregate.could_promise(GROWTH_COST_BLOCKS, Spender::Free);
+        if grows {
+            self.wants_growth.store(true, Ordering::Relaxed);
+        }
+        grows
     }
 
     /// Whether the next commits may make room.
@@ -657,6 +663,7 @@ mod tests {
             aggregate,
             reclaiming: AtomicBool::new(false),
             growth_blocks: AtomicU64::new(0),
+            wants_growth: AtomicBool::new(false),
             used_inodes: AtomicU64::new(0),
         });
         Logical::empty(VolumeId(1), &[], shared)

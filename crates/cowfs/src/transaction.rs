@@ -613,7 +613,7 @@ pub fn promise(shared: &crate::logical::Shared, blocks: u64, spender: Spender) -
     // What others were promised is mostly more than what they come to use.
     let worth_waiting = could_promise_both(all, blocks, spender)
         || shared.may_gain_room()
-        || shared.may_grow_for(blocks, spender);
+        || shared.ask_to_grow(blocks, spender);
     Err(if worth_waiting { Stop::Wait(Wait::Room) } else { Stop::NoSpace })
 }
 

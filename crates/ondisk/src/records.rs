@@ -590,8 +590,6 @@ mod tests {
         }
     }
 
-    /// The byte was reserved: a build without the feature takes it for damage if the feature's bit
-    /// is not set, and serves the volume if it is.
     #[test]
     fn a_largest_size_comes_with_its_feature() {
         let mut record = record();
@@ -608,6 +606,8 @@ mod tests {
         assert_eq!(record.validate(), Err(wrong));
     }
 
+    /// The byte was reserved: a build without the feature takes it for damage if the feature's bit
+    /// is not set, and serves the volume if it is.
     #[test]
     fn the_feature_of_reallocation_forbids_an_older_build_nothing() {
         let mut record = record();

@@ -2,18 +2,21 @@
 //!
 //! An administrator gives a volume a largest size. Where room in the volume is short, the next
 //! freeze makes the volume larger, as a resize would. Whoever finds no room meanwhile waits for
-//! that consistency point, so a client is refused only at the largest size, or where the aggregate
-//! has no room.
+//! that consistency point ([`cowfs::logical::Shared::ask_to_grow`]). So a client is refused only at
+//! the largest size, or where the aggregate has no room.
 //!
 //! Invariants: the volume is never larger than its record says, in the superblock that has what was
 //! written into the new room. It does not grow beyond its largest size, nor while nobody writes.
 //!
 //! Fails: an aggregate without room for the growth leaves the volume as it is; the next freeze
-//! tries again.
+//! tries again. A volume whose record may not be changed, because it is deleted and kept, does not
+//! grow.
 
 use crate::flexible::FlexibleVolume;
 use affinity::Access;
+use aggregate::{AutogrowMax, VOLUME_BLOCKS_MAX};
 use platform::mutation::{self, Rule};
+use std::sync::atomic::Ordering;
 use zerocopy::little_endian::U64;
 
 /// A volume grows when less than this part of it could still be promised.
@@ -26,22 +29,27 @@ const STEP_BLOCKS_MIN: u64 = 1024;
 /// Makes the volume larger if it may grow and its room is short; part of a freeze. `is_dirty`: it
 /// has changes.
 pub(crate) fn grow_if_short(volume: &FlexibleVolume, access: &mut Access<'_>, is_dirty: bool) {
-    let (budget, size_blocks) = (&volume.front.shared.budget, volume.size_blocks());
-    // Asked each time: what was refused before the last freeze does not count.
-    let is_refused = budget.take_refused();
-    let maximum = volume.autogrow_max().0;
-    let is_short = is_refused || is_dirty && budget.free_blocks() < size_blocks / SHORT_SHARE;
-    if maximum <= size_blocks || !is_short {
+    let (shared, size_blocks) = (&volume.front.shared, volume.size_blocks());
+    let free_blocks = shared.budget.free_blocks();
+    let is_wanted = shared.wants_growth.swap(false, Ordering::Relaxed);
+    let is_short = is_wanted || is_dirty && free_blocks < size_blocks / SHORT_SHARE;
+    if shared.growth_blocks.load(Ordering::Relaxed) == 0 || !is_short {
+        return;
+    }
+    let Some(aggregate) = volume.aggregate.upgrade() else { return };
+    let side = aggregate.block_side.read(access);
+    let Ok(slot) = side.changeable_slot_of(volume.front.id) else {
+        return volume.forgo_growth();
+    };
+    // It may have become less in this very freeze.
+    let maximum = AutogrowMax::of(&side.table[slot].record).0.min(VOLUME_BLOCKS_MAX);
+    if maximum <= size_blocks {
         return;
     }
     let step = (size_blocks / STEP_SHARE).max(STEP_BLOCKS_MIN);
     let larger = match mutation::broken(Rule::GrowthUnbounded) {
         true => size_blocks + step,
         false => maximum.min(size_blocks + step),
-    };
-    let Some(aggregate) = volume.aggregate.upgrade() else { return };
-    let Ok(slot) = aggregate.block_side.read(access).changeable_slot_of(volume.front.id) else {
-        return;
     };
     if volume.resize(access, larger).is_err() || mutation::broken(Rule::GrowthUnrecorded) {
         return;

@@ -40,6 +40,8 @@ pub struct FlexibleVolume {
     pub(crate) aggregate: Weak<Aggregate>,
     pub(crate) this: Weak<Self>,
     size_blocks: AtomicU64,
+    /// The size whose room may be promised: a volume that grows has more when that has committed.
+    settled_size_blocks: AtomicU64,
     autogrow_max_blocks: AtomicU64,
     pub(crate) used_blocks: AtomicU64,
     pub(crate) active_blocks: AtomicU64,
@@ -60,6 +62,8 @@ pub(crate) struct VbnSide {
     pub finished: Option<Cleaned>,
     /// The volume is larger than the last image says.
     pub is_larger: bool,
+    /// An administrator made the volume smaller since the last freeze.
+    pub is_smaller: bool,
     /// It is a clone that no image has yet. The first is to be small: background work comes later.
     pub is_born: bool,
     /// Background work waits for the next consistency point.
@@ -100,6 +104,7 @@ impl FlexibleVolume {
             cleaning: None,
             finished: None,
             is_larger: false,
+            is_smaller: false,
             is_born: false,
             is_put_off: false,
             is_stuck: false,
@@ -113,6 +118,7 @@ impl FlexibleVolume {
             aggregate: Arc::downgrade(aggregate),
             this: Weak::clone(this),
             size_blocks: AtomicU64::new(size_blocks),
+            settled_size_blocks: AtomicU64::new(size_blocks),
             autogrow_max_blocks: AtomicU64::new(0),
             used_blocks,
             active_blocks,
@@ -163,6 +169,7 @@ impl FlexibleVolume {
         if size_blocks < self.size_blocks() {
             let (free, reserve) = room(&side.space, size_blocks);
             shared.budget.resize(free, reserve);
+            side.is_smaller = true;
         } else {
             if !shared.aggregate.budget.promise(GROWTH_COST_BLOCKS, Spender::Free) {
                 return Err(AggregateError::Full);
@@ -175,7 +182,9 @@ impl FlexibleVolume {
             }
         }
         self.size_blocks.store(size_blocks, Ordering::Relaxed);
-        self.note_growth();
+        if size_blocks < self.settled_size_blocks.load(Ordering::Relaxed) {
+            self.settle_size();
+        }
         Ok(())
     }
 
@@ -185,14 +194,28 @@ impl FlexibleVolume {
         AutogrowMax(self.autogrow_max_blocks.load(Ordering::Relaxed))
     }
 
-    /// What its record says.
+    /// What its record says. A volume that is larger, because an older build has made it so, or
+    /// because it was resized since, does not become smaller.
     pub fn set_autogrow_max(&self, maximum: AutogrowMax) {
-        self.autogrow_max_blocks.store(maximum.0, Ordering::Relaxed);
+        let blocks = if maximum.0 == 0 { 0 } else { maximum.0.max(self.size_blocks()) };
+        self.autogrow_max_blocks.store(blocks, Ordering::Relaxed);
         self.note_growth();
     }
 
+    /// All the room that the volume has by its size may be promised.
+    pub(crate) fn settle_size(&self) {
+        self.settled_size_blocks.store(self.size_blocks(), Ordering::Relaxed);
+        self.note_growth();
+    }
+
+    /// The volume cannot grow now, though it may.
+    pub(crate) fn forgo_growth(&self) {
+        self.front.shared.growth_blocks.store(0, Ordering::Relaxed);
+    }
+
     fn note_growth(&self) {
-        let left = self.autogrow_max().0.saturating_sub(self.size_blocks());
+        let settled = self.settled_size_blocks.load(Ordering::Relaxed);
+        let left = self.autogrow_max().0.saturating_sub(settled);
         self.front.shared.growth_blocks.store(left, Ordering::Relaxed);
     }
 
@@ -296,7 +319,7 @@ impl FlexibleVolume {
         // Nobody else shares the volume's own reserve.
         let of_own = if makes_room { Spender::Reclaim } else { spender };
         let (could_be, why) = if !own.promise(numbers, of_own) {
-            if shared.may_grow_for(numbers, of_own) {
+            if shared.ask_to_grow(numbers, of_own) {
                 return Ok(Acted::PutOff(AggregateError::VolumeFull));
             }
             (own.could_promise(numbers, of_own), AggregateError::VolumeFull)
@@ -411,6 +434,7 @@ impl FlexibleVolume {
     /// Nothing was promised for the volume, and nobody waits for room in it.
     pub(crate) fn settle(&self, side: &VbnSide) {
         settle(&self.front, &side.space, self.size_blocks());
+        self.settle_size();
         self.front.shared.reclaiming.store(false, Ordering::Relaxed);
     }
 }

@@ -417,6 +417,7 @@ pub(crate) fn shared_of(aggregate: &Aggregate) -> Arc<Shared> {
         aggregate: Arc::clone(&aggregate.parts.shared),
         reclaiming: AtomicBool::new(false),
         growth_blocks: AtomicU64::new(0),
+        wants_growth: AtomicBool::new(false),
         used_inodes: AtomicU64::new(0),
     })
 }

@@ -124,7 +124,9 @@ impl Member for FlexibleVolume {
             return freeze_damaged(self, access);
         }
         let has_changes = self.front.logical.write(access).is_dirty();
-        autogrow::grow_if_short(self, access, has_changes);
+        if !std::mem::take(&mut self.vbn.write(access).is_smaller) {
+            autogrow::grow_if_short(self, access, has_changes);
+        }
         let side = self.vbn.write(access);
         let is_born = std::mem::take(&mut side.is_born);
         let has_work = side.space.has_snapshot_work() || side.space.has_trees_to_discard();
@@ -229,6 +231,9 @@ impl Member for FlexibleVolume {
         let grant = |blocks: u64| budget.promise(overhead.of_rewritten(blocks), Spender::Free);
         let restore = side.requests.take_restore(&mut side.space, grant);
         settle(&self.front, &side.space, self.size_blocks());
+        self.settle_size();
+        // Who waited for room asks again.
+        self.front.shared.wants_growth.store(false, Ordering::Relaxed);
         let is_discarding = side.space.has_trees_to_discard();
         self.is_discarding.store(is_discarding, Ordering::Relaxed);
         let again = side.space.has_snapshot_work()

@@ -149,7 +149,7 @@ pub(super) fn made(
             .tiering_minimum_cooling_days
             .or(policy.default_cooling_days()),
         reallocate: request.reallocate,
-        autogrow_max_bytes: request.autogrow_max_bytes,
+        autogrow_max_bytes: request.autogrow_max_bytes.filter(|bytes| *bytes > 0),
         tiered_bytes: 0,
         size_bytes: request.size_bytes,
         live_bytes: 0,

@@ -98,6 +98,83 @@ fn a_largest_size_is_not_less_than_the_size() {
     assert_eq!(sizes(&node, "small"), (2000, 3000));
 }
 
+/// The only growth that is left brings room with its commit: who waits for it is woken before.
+#[test]
+fn regression_a_writer_gets_the_room_of_the_last_growth() {
+    let node = start(86);
+    set(&node, 0).unwrap();
+    fill(&node, "small", 1000);
+    node.commit_all();
+    set(&node, SIZE_BLOCKS + 300).unwrap();
+    let root = node.root("small");
+    let file = node.create_file(root, "more").unwrap();
+    let data = Bytes::from(content(1, PIECE_BYTES));
+    node.ask(calls::Write { file, offset: 0, data, stability: Stability::FileSync }).unwrap();
+    assert_eq!(sizes(&node, "small"), (SIZE_BLOCKS + 300, SIZE_BLOCKS + 300));
+}
+
+/// One growth is enough for one write that found no room.
+#[test]
+fn regression_a_volume_grows_once_for_one_shortage() {
+    let node = start(87);
+    set(&node, 0).unwrap();
+    fill(&node, "small", 1000);
+    node.commit_all();
+    set(&node, 1 << 20).unwrap();
+    let root = node.root("small");
+    node.write_file(root, "more", content(1, PIECE_BYTES));
+    node.commit_all();
+    node.consistency_point();
+    assert_eq!(sizes(&node, "small").0, SIZE_BLOCKS + 1024);
+}
+
+/// The freeze that takes the largest size back is not the last one that grows by it; nor does a
+/// volume grow in the freeze that makes it smaller.
+#[test]
+fn regression_what_is_set_counts_in_the_same_freeze() {
+    let node = start(88);
+    let root = node.root("small");
+    // Less than a tenth stays free, and nothing has committed.
+    let size = |node: &Node| sizes(node, "small").0;
+    let file = node.create_file(root, "file").unwrap();
+    for piece in 0_u64.. {
+        let free = node.engine.volume_named("small").unwrap().available_blocks();
+        if free < SIZE_BLOCKS / 10 {
+            break;
+        }
+        let data = Bytes::from(content(piece, 4096));
+        let (offset, stability) = (piece * 4096, Stability::Unstable);
+        node.ask(calls::Write { file, offset, data, stability }).unwrap();
+    }
+    assert_eq!(size(&node), SIZE_BLOCKS);
+    set(&node, 0).unwrap();
+    assert_eq!(sizes(&node, "small"), (SIZE_BLOCKS, 0));
+    set(&node, 2 * SIZE_BLOCKS).unwrap();
+    node.write_file(root, "another", content(1, 4096));
+    let resize = |blocks| node.wait(|done| node.engine.resize_volume("small", blocks, done));
+    resize(SIZE_BLOCKS - 10).unwrap();
+    assert_eq!(sizes(&node, "small"), (SIZE_BLOCKS - 10, 2 * SIZE_BLOCKS));
+}
+
+/// What a range of a file takes is asked of the size that the volume may have.
+#[test]
+fn regression_fallocate_heeds_the_growth() {
+    let node = start(89);
+    let root = node.root("small");
+    let file = node.create_file(root, "file").unwrap();
+    let allocate = |blocks: u64| {
+        let length = blocks * 4096;
+        node.ask(calls::Allocate {
+            file,
+            offset: 0,
+            length,
+            allocation: file_service::Allocation::Reserve { keep_size: false },
+        })
+    };
+    allocate(MAX_BLOCKS - 100).unwrap();
+    assert_eq!(allocate(2 * MAX_BLOCKS).unwrap_err(), FsError::NoSpace);
+}
+
 /// A volume that nobody writes to is not made larger though hardly anything of it is free.
 #[test]
 fn a_volume_at_rest_stays_as_large_as_it_is() {

@@ -31,7 +31,7 @@ impl Volumes {
             tiering_policy: wanted.tiering_policy,
             tiering_minimum_cooling_days: stored_tiering(wanted).days(),
             reallocate: wanted.reallocate,
-            autogrow_max_bytes: wanted.autogrow_max_bytes,
+            autogrow_max_bytes: wanted.autogrow_max_bytes.filter(|bytes| *bytes > 0),
             tiered_bytes: 0,
             size_bytes: wanted.size_bytes,
             live_bytes: 0,

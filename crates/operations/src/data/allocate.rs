@@ -18,6 +18,7 @@ use file_service::{Allocation, FsError, NodeChange, calls};
 use ondisk::operation::{
     ALLOCATE_RESERVE, ALLOCATE_ZERO, AllocateRecord, FLAG_DROPS_CAPABILITY, KIND_ALLOCATE,
 };
+use std::sync::atomic::Ordering;
 use units::{BlockNumber, InodeNumber};
 
 impl Mutation for Scoped<calls::Allocate> {
@@ -83,7 +84,10 @@ fn check_room<P: Pointer>(
     end: u64,
 ) -> Outcome<()> {
     let shared = &transaction.logical().shared;
-    let room = shared.budget.free_blocks().min(shared.aggregate.budget.free_blocks());
+    // A volume that may grow does so when the range is written.
+    let growth = shared.growth_blocks.load(Ordering::Relaxed);
+    let own = shared.budget.free_blocks() + growth;
+    let room = own.min(shared.aggregate.budget.free_blocks());
     let blocks = apply::touched(start, end);
     let mut missing = blocks.end.since(blocks.start);
     // Blocks that are there already are counted only when it matters.

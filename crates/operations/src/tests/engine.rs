@@ -156,6 +156,7 @@ fn shared(blocks: u64) -> Arc<Shared> {
         aggregate: Arc::new(aggregate),
         reclaiming: AtomicBool::new(false),
         growth_blocks: AtomicU64::new(0),
+        wants_growth: AtomicBool::new(false),
         used_inodes: std::sync::atomic::AtomicU64::new(0),
     };
     shared.budget.settle(blocks, RESERVE_BLOCKS);

@@ -36,9 +36,9 @@ pub(crate) const LOG_NOTES_BLOCKS: u64 = 388;
 const VOLUME_BLOCKS: [u64; 3] = [1024, 4096, 16_384];
 /// Sizes of volumes that are to be filled.
 const SMALL_VOLUME_BLOCKS: [u64; 3] = [400, 400, 700];
-/// Dirty memory is a quarter of the memory: in the smallest, half of what one operation may take.
 /// How many times as large as at first a volume becomes that grows.
 const GROWTH: u64 = 6;
+/// Dirty memory is a quarter of the memory: in the smallest, half of what one operation may take.
 const MEMORY_BYTES: [u64; 6] = [1 << 20, 2 << 20, 4 << 20, 6 << 20, 8 << 20, 32 << 20];
 const MILLISECOND: u64 = 1_000_000;
 /// Of 100 lives, those in which whatever is read is reallocated: files are too small for much of

@@ -116,7 +116,10 @@ impl Tenant {
         if matches!(found, Observation::Failed(FsError::NoSpace)) {
             machine.trace.meet("no space");
             check_refusal(machine, &self.name)?;
-            self.let_grow(machine);
+            // What else is under way may be refused before the volume may grow.
+            if self.in_flight.is_empty() {
+                self.let_grow(machine);
+            }
         }
         check_room(machine)?;
         if let Some(size) = &mut self.size {

@@ -216,6 +216,15 @@ impl ServedVolume {
         }
     }
 
+    /// See [`volume::FlexibleVolume::take_growth`].
+    #[must_use]
+    pub fn take_growth(&self) -> Option<(u64, u64)> {
+        match &self.kind {
+            VolumeKind::Flexible(volume) => volume.take_growth(),
+            VolumeKind::Traditional(_) => None,
+        }
+    }
+
     /// The size that it grows to by itself where room is short.
     #[must_use]
     pub fn autogrow_max(&self) -> AutogrowMax {

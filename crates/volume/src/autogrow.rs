@@ -54,6 +54,7 @@ pub(crate) fn grow_if_short(volume: &FlexibleVolume, access: &mut Access<'_>, is
     if volume.resize(access, larger).is_err() || mutation::broken(Rule::GrowthUnrecorded) {
         return;
     }
+    volume.note_grown_from(size_blocks);
     let side = aggregate.block_side.write(access);
     side.table[slot].record.size_blocks = U64::new(larger);
     side.dirty_slots.insert(slot);

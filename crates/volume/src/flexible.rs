@@ -43,6 +43,8 @@ pub struct FlexibleVolume {
     /// The size whose room may be promised: a volume that grows has more when that has committed.
     settled_size_blocks: AtomicU64,
     autogrow_max_blocks: AtomicU64,
+    /// The size before the volume grew by itself, until somebody is told; 0: nothing is to be told.
+    grown_from_blocks: AtomicU64,
     pub(crate) used_blocks: AtomicU64,
     pub(crate) active_blocks: AtomicU64,
     /// Blocks in its container map.
@@ -120,6 +122,7 @@ impl FlexibleVolume {
             size_blocks: AtomicU64::new(size_blocks),
             settled_size_blocks: AtomicU64::new(size_blocks),
             autogrow_max_blocks: AtomicU64::new(0),
+            grown_from_blocks: AtomicU64::new(0),
             used_blocks,
             active_blocks,
             owned_blocks: AtomicU64::new(owned_blocks),
@@ -170,6 +173,7 @@ impl FlexibleVolume {
             let (free, reserve) = room(&side.space, size_blocks);
             shared.budget.resize(free, reserve);
             side.is_smaller = true;
+            self.grown_from_blocks.store(0, Ordering::Relaxed);
         } else {
             if !shared.aggregate.budget.promise(GROWTH_COST_BLOCKS, Spender::Free) {
                 return Err(AggregateError::Full);
@@ -206,6 +210,28 @@ impl FlexibleVolume {
     pub(crate) fn settle_size(&self) {
         self.settled_size_blocks.store(self.size_blocks(), Ordering::Relaxed);
         self.note_growth();
+    }
+
+    /// The volume grows by itself with the consistency point to come.
+    pub(crate) fn note_grown_from(&self, size_blocks: u64) {
+        // Of several growths that nobody was told of the first.
+        let ordering = Ordering::Relaxed;
+        let _ = self.grown_from_blocks.compare_exchange(0, size_blocks, ordering, ordering);
+    }
+
+    /// The sizes between which the volume has grown by itself since the last call, as far as that
+    /// has committed.
+    #[must_use]
+    pub fn take_growth(&self) -> Option<(u64, u64)> {
+        let from = self.grown_from_blocks.load(Ordering::Relaxed);
+        let to = self.settled_size_blocks.load(Ordering::Relaxed);
+        if from == 0 || to <= from {
+            return None;
+        }
+        // The next growth may be under way.
+        let left = if self.size_blocks() > to { to } else { 0 };
+        self.grown_from_blocks.store(left, Ordering::Relaxed);
+        Some((from, to))
     }
 
     /// The volume cannot grow now, though it may.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const EMPTY_AREAS: u32 = 2;
 /// FlexVol's one percent (section 3.4), with two percent as the most. FlexVol has pages of 1,024
 /// numbers, ours have half of that: one percent is five frees of a page on average. The pages that
-/// are cleared have the most, 14 in `bench freespace frees`.
+/// are cleared have the most, 13 in `bench freespace frees`.
 const DELAYED_PERMILLE: u32 = 10;
 
 /// A fraction of the log, and no more than a consistency point writes as fast.

@@ -56,6 +56,9 @@ fn a_volume_grows_up_to_its_largest_size_and_stays_as_large() {
     assert_eq!(sizes(&node, "small"), (SIZE_BLOCKS, MAX_BLOCKS));
     let pieces = fill(&node, "small", 1000);
     assert_eq!(sizes(&node, "small"), (MAX_BLOCKS, MAX_BLOCKS));
+    let served = node.engine.volume_named("small").unwrap();
+    assert_eq!(served.take_growth(), Some((SIZE_BLOCKS, MAX_BLOCKS)));
+    assert_eq!(served.take_growth(), None, "it is told once");
     let written = pieces * (PIECE_BYTES as u64 / 4096);
     assert!((MAX_BLOCKS * 4 / 5..MAX_BLOCKS).contains(&written), "{written} blocks");
     let (node, _) = Node::open(&node.power_cut());

@@ -2,9 +2,10 @@
 //!
 //! Once a second, and around calls that begin or end work, the room looks at the engine, and
 //! compares with what it knew: the health checks that do not pass ([`conditions`]), the disks of
-//! each aggregate ([`disks`]), the jobs that began and ended ([`works`]). What differs has
-//! happened. It goes into a ring ([`ring`]) and into the log; a file keeps the ring and what was
-//! known ([`stored`]), so that a restart neither repeats nor loses what came before (decision 39).
+//! each aggregate ([`disks`]), the jobs that began and ended ([`works`]), the sizes of volumes that
+//! grow ([`growth`]). What differs has happened. It goes into a ring ([`ring`]) and into the log; a
+//! file keeps the ring and what was known ([`stored`]), so that a restart neither repeats nor loses
+//! what came before (decision 39).
 //!
 //! Codes are an interface: scripts match on them, so one is added, never renamed.
 //!
@@ -25,6 +26,7 @@
 //! | `DISK_SICK`, `DISK_SICK_CLEARED` | a disk has had too many errors; or they were forgotten |
 //! | `SPARE_TAKEN` | a spare has the place of a disk, or is filled to take it |
 //! | `SPARE_GONE` | a disk is no spare any more, and has no place |
+//! | `VOLUME_GREW` | a volume has grown by itself |
 //! | `SCRUB_STARTED`, `_ENDED`, `_FAILED`, `_CANCELLED` | a job; so, too, for `REBUILD`, `RESYNC`, `REPLACEMENT`, `EVACUATION`, `ZEROING`, `GROWTH`, `DELETION` |
 //! | each code of a health check | the check does not pass any more (`status/health.rs`) |
 //! | the same with `_CLEARED` | the check passes again |
@@ -41,6 +43,7 @@
 
 mod conditions;
 mod disks;
+mod growth;
 mod ring;
 mod room;
 mod stored;

@@ -6,6 +6,7 @@
 
 use crate::events::conditions::{Condition, Failing};
 use crate::events::disks::Sight;
+use crate::events::growth::growth_of;
 use crate::events::ring::Happening;
 use crate::events::stored::{self, Record};
 use crate::events::works::turn_of;
@@ -170,6 +171,8 @@ impl Events {
         let has_changed = disks.0 != before;
         let turns = jobs.take_turns();
         happened.extend(turns.iter().filter_map(|job| turn_of(job, &summaries)));
+        let served = self.node.engine.volumes();
+        happened.extend(served.iter().filter_map(|volume| growth_of(volume)));
         let failing = failing(&checks, &aggregates, &volumes);
         let is_away = |name: &str| {
             let mut named = aggregates.iter().filter(|one| one.name == name);

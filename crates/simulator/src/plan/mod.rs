@@ -118,7 +118,7 @@ pub struct Plan {
 /// Areas that are kept empty: none, as many as usual, and all that can be emptied at all.
 const EMPTY_AREAS: [u32; 4] = [0, 2, 4, u32::MAX];
 /// Frees of volumes that are delayed, of their block numbers: none, as it is, and many.
-const DELAYED_PERMILLE: [u32; 4] = [0, 20, 200, 1000];
+const DELAYED_PERMILLE: [u32; 4] = [0, 10, 200, 1000];
 
 /// What a COMMIT logs at most: as much as ever, and so little that a consistency point is mostly
 /// the better way.

@@ -77,14 +77,15 @@ impl Shared {
         self.used_inodes.load(Ordering::Relaxed)
     }
 
-    /// Somebody found no room for `blocks` in the volume: whether it grows. It may, and its
-    /// aggregate has room for them and for a volume that grows.
+    /// The volume has no room for `blocks`. Whether waiting for it to grow helps: it may grow, and
+    /// the aggregate has room for the blocks and for the growth.
     #[must_use]
     pub fn ask_to_grow(&self, blocks: u64, spender: Spender) -> bool {
         let aggregate = &self.aggregate.budget;
+        let all = blocks + self.overhead.of_touched(blocks) + GROWTH_COST_BLOCKS;
         let grows = self.growth_blocks.load(Ordering::Relaxed) > 0
             && !mutation::broken(Rule::GrowthRefused)
-            && aggregate.could_promise(blocks + self.overhead.of_touched(blocks), spender)
+            && aggregate.could_promise(all, spender)
             && aggregate.could_promise(GROWTH_COST_BLOCKS, Spender::Free);
         if grows {
             self.wants_growth.store(true, Ordering::Relaxed);
@@ -95,10 +96,16 @@ impl Shared {
     /// Whether the next commits may make room.
     #[must_use]
     pub fn may_gain_room(&self) -> bool {
+        self.may_gain_own_room() || self.aggregate.budget.has_frees()
+    }
+
+    /// Whether the next commits may make room in the volume.
+    #[must_use]
+    pub fn may_gain_own_room(&self) -> bool {
         // Background work that finds no room itself makes none: then no commit comes.
         let is_reclaiming =
             self.reclaiming.load(Ordering::Relaxed) && !self.aggregate.budget.is_idle();
-        is_reclaiming || self.budget.has_frees() || self.aggregate.budget.has_frees()
+        is_reclaiming || self.budget.has_frees()
     }
 }
 
@@ -646,6 +653,7 @@ pub fn overlaid<P: Pointer>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reader::Wait;
     use ondisk::pointer::PhysicalPointer;
 
     /// A volume in memory that may keep so many clean inodes.
@@ -675,6 +683,24 @@ mod tests {
             let attributes = InodeAttributes::new(1, 0o644, Generation(1), Timestamp(0));
             logical.inodes.insert(InodeNumber(number), Inode::new(attributes));
         }
+    }
+
+    /// What another volume frees brings a full volume nothing: who waits for that alone waits for as
+    /// long as the other frees.
+    #[test]
+    fn regression_a_full_volume_asks_to_grow_beside_one_that_frees() {
+        let logical = logical(100);
+        let shared = &logical.shared;
+        shared.aggregate.budget.settle(10_000, 0);
+        shared.aggregate.budget.note_frees();
+        let promise = |blocks| crate::transaction::promise(shared, blocks, Spender::Common);
+        let wants = || shared.wants_growth.swap(false, Ordering::Relaxed);
+        assert!(promise(5).is_err() && !wants(), "it may not grow");
+        shared.growth_blocks.store(100, Ordering::Relaxed);
+        assert_eq!((promise(5).err(), wants()), (Some(Stop::Wait(Wait::Room)), true));
+        assert!(promise(20_000).is_err() && !wants(), "the aggregate has not as much");
+        shared.budget.settle(5, 0);
+        assert!(promise(5).is_ok() && promise(5).is_err() && !wants(), "the next commit tells");
     }
 
     /// A million files made between two consistency points were looked at by every operation.

@@ -611,9 +611,12 @@ pub fn promise(shared: &crate::logical::Shared, blocks: u64, spender: Spender) -
         return Ok(());
     }
     // What others were promised is mostly more than what they come to use.
+    let is_own = !shared.budget.could_promise(blocks, spender);
     let worth_waiting = could_promise_both(all, blocks, spender)
-        || shared.may_gain_room()
-        || shared.ask_to_grow(blocks, spender);
+        || shared.may_gain_own_room()
+        // Before frees of other volumes, which bring this one nothing.
+        || is_own && shared.ask_to_grow(blocks, spender)
+        || shared.may_gain_room();
     Err(if worth_waiting { Stop::Wait(Wait::Room) } else { Stop::NoSpace })
 }
 

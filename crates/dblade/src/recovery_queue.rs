@@ -84,6 +84,7 @@ pub(crate) fn leave(engine: &Arc<Engine>, title: &str, name: &str, done: Done<()
     let committed = move |outcome: Result<(), AggregateError>| {
         if outcome.is_ok() {
             served.set_queued(None);
+            served.grow_again();
             rename(&engine, &served, given);
             served.set_standing(match queued.is_offline {
                 true => Standing::Offline,

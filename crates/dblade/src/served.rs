@@ -216,6 +216,13 @@ impl ServedVolume {
         }
     }
 
+    /// Its record may be changed again, so that it may grow.
+    pub(crate) fn grow_again(&self) {
+        if let VolumeKind::Flexible(volume) = &self.kind {
+            volume.set_autogrow_max(volume.autogrow_max());
+        }
+    }
+
     /// See [`volume::FlexibleVolume::take_growth`].
     #[must_use]
     pub fn take_growth(&self) -> Option<(u64, u64)> {

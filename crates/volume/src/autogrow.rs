@@ -27,12 +27,13 @@ const STEP_SHARE: u64 = 8;
 const STEP_BLOCKS_MIN: u64 = 1024;
 
 /// Makes the volume larger if it may grow and its room is short; part of a freeze. `is_dirty`: it
-/// has changes.
+/// has changes. Where the changes free something, whether the room is short is known later.
 pub(crate) fn grow_if_short(volume: &FlexibleVolume, access: &mut Access<'_>, is_dirty: bool) {
     let (shared, size_blocks) = (&volume.front.shared, volume.size_blocks());
     let free_blocks = shared.budget.free_blocks();
     let is_wanted = shared.wants_growth.swap(false, Ordering::Relaxed);
-    let is_short = is_wanted || is_dirty && free_blocks < size_blocks / SHORT_SHARE;
+    let is_low = is_dirty && !shared.budget.has_frees();
+    let is_short = is_wanted || is_low && free_blocks < size_blocks / SHORT_SHARE;
     if shared.growth_blocks.load(Ordering::Relaxed) == 0 || !is_short {
         return;
     }
@@ -41,10 +42,10 @@ pub(crate) fn grow_if_short(volume: &FlexibleVolume, access: &mut Access<'_>, is
     let Ok(slot) = side.changeable_slot_of(volume.front.id) else {
         return volume.forgo_growth();
     };
-    // It may have become less in this very freeze.
+    // An action of this freeze may have lowered the largest size in the record.
     let maximum = AutogrowMax::of(&side.table[slot].record).0.min(VOLUME_BLOCKS_MAX);
     if maximum <= size_blocks {
-        return;
+        return volume.set_autogrow_max(AutogrowMax(maximum));
     }
     let step = (size_blocks / STEP_SHARE).max(STEP_BLOCKS_MIN);
     let larger = match mutation::broken(Rule::GrowthUnbounded) {
@@ -54,7 +55,7 @@ pub(crate) fn grow_if_short(volume: &FlexibleVolume, access: &mut Access<'_>, is
     if volume.resize(access, larger).is_err() || mutation::broken(Rule::GrowthUnrecorded) {
         return;
     }
-    volume.note_grown_from(size_blocks);
+    volume.vbn.write(access).grows_from = Some(size_blocks);
     let side = aggregate.block_side.write(access);
     side.table[slot].record.size_blocks = U64::new(larger);
     side.dirty_slots.insert(slot);

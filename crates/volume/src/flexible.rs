@@ -21,6 +21,7 @@ use cowfs::space::{SCAN_BLOCKS_PER_CP, Space};
 use ondisk::pointer::DualPointer;
 use ondisk::root::VOL_INFO_VVBN;
 use platform::mutation::{self, Rule};
+use platform::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use units::{VolumeId, Vvbn};
@@ -43,8 +44,8 @@ pub struct FlexibleVolume {
     /// The size whose room may be promised: a volume that grows has more when that has committed.
     settled_size_blocks: AtomicU64,
     autogrow_max_blocks: AtomicU64,
-    /// The size before the volume grew by itself, until somebody is told; 0: nothing is to be told.
-    grown_from_blocks: AtomicU64,
+    /// The sizes before and after growth that nobody was told of.
+    untold_growth: Mutex<Option<(u64, u64)>>,
     pub(crate) used_blocks: AtomicU64,
     pub(crate) active_blocks: AtomicU64,
     /// Blocks in its container map.
@@ -66,6 +67,8 @@ pub(crate) struct VbnSide {
     pub is_larger: bool,
     /// An administrator made the volume smaller since the last freeze.
     pub is_smaller: bool,
+    /// The size from which the volume grows by itself with the running consistency point.
+    pub grows_from: Option<u64>,
     /// It is a clone that no image has yet. The first is to be small: background work comes later.
     pub is_born: bool,
     /// Background work waits for the next consistency point.
@@ -107,6 +110,7 @@ impl FlexibleVolume {
             finished: None,
             is_larger: false,
             is_smaller: false,
+            grows_from: None,
             is_born: false,
             is_put_off: false,
             is_stuck: false,
@@ -122,7 +126,7 @@ impl FlexibleVolume {
             size_blocks: AtomicU64::new(size_blocks),
             settled_size_blocks: AtomicU64::new(size_blocks),
             autogrow_max_blocks: AtomicU64::new(0),
-            grown_from_blocks: AtomicU64::new(0),
+            untold_growth: Mutex::default(),
             used_blocks,
             active_blocks,
             owned_blocks: AtomicU64::new(owned_blocks),
@@ -173,7 +177,6 @@ impl FlexibleVolume {
             let (free, reserve) = room(&side.space, size_blocks);
             shared.budget.resize(free, reserve);
             side.is_smaller = true;
-            self.grown_from_blocks.store(0, Ordering::Relaxed);
         } else {
             if !shared.aggregate.budget.promise(GROWTH_COST_BLOCKS, Spender::Free) {
                 return Err(AggregateError::Full);
@@ -212,29 +215,22 @@ impl FlexibleVolume {
         self.note_growth();
     }
 
-    /// The volume grows by itself with the consistency point to come.
-    pub(crate) fn note_grown_from(&self, size_blocks: u64) {
-        // Of several growths that nobody was told of the first.
-        let ordering = Ordering::Relaxed;
-        let _ = self.grown_from_blocks.compare_exchange(0, size_blocks, ordering, ordering);
+    /// A consistency point has committed in which the volume grew by itself from this size.
+    pub(crate) fn note_grown(&self, from: u64) {
+        let mut untold = self.untold_growth.lock();
+        // Several growths that follow each other are told as one.
+        let first = untold.filter(|(_, to)| *to == from).map_or(from, |(first, _)| first);
+        *untold = Some((first, self.size_blocks()));
     }
 
-    /// The sizes between which the volume has grown by itself since the last call, as far as that
-    /// has committed.
+    /// The sizes between which the volume has grown by itself since the last call, as of the last
+    /// commit.
     #[must_use]
     pub fn take_growth(&self) -> Option<(u64, u64)> {
-        let from = self.grown_from_blocks.load(Ordering::Relaxed);
-        let to = self.settled_size_blocks.load(Ordering::Relaxed);
-        if from == 0 || to <= from {
-            return None;
-        }
-        // The next growth may be under way.
-        let left = if self.size_blocks() > to { to } else { 0 };
-        self.grown_from_blocks.store(left, Ordering::Relaxed);
-        Some((from, to))
+        self.untold_growth.lock().take()
     }
 
-    /// The volume cannot grow now, though it may.
+    /// The record may not be changed now: nobody waits for growth until the next commit.
     pub(crate) fn forgo_growth(&self) {
         self.front.shared.growth_blocks.store(0, Ordering::Relaxed);
     }
@@ -345,10 +341,17 @@ impl FlexibleVolume {
         // Nobody else shares the volume's own reserve.
         let of_own = if makes_room { Spender::Reclaim } else { spender };
         let (could_be, why) = if !own.promise(numbers, of_own) {
-            if shared.ask_to_grow(numbers, of_own) {
+            let could_be = own.could_promise(numbers, of_own);
+            let waits = match could_be {
+                // What others were promised is mostly more than they come to use. If it is not, the
+                // volume is asked to grow at the next freeze.
+                true => shared.growth_blocks.load(Ordering::Relaxed) > 0,
+                false => shared.ask_to_grow(numbers, of_own),
+            };
+            if waits {
                 return Ok(Acted::PutOff(AggregateError::VolumeFull));
             }
-            (own.could_promise(numbers, of_own), AggregateError::VolumeFull)
+            (could_be, AggregateError::VolumeFull)
         } else if aggregate.promise(cost, spender) || makes_room && self.promise_in_turn(side, cost)
         {
             return Ok(Acted::Done);

@@ -386,11 +386,10 @@ pub fn resize(
         let record = &mut side.table[slot].record;
         record.size_blocks = U64::new(size_blocks);
         // A volume that is to grow is never larger than it grows.
-        let maximum = AutogrowMax::of(record);
-        if (1..size_blocks).contains(&maximum.0) {
+        if (1..size_blocks).contains(&AutogrowMax::of(record).0) {
             record.set_autogrow_max_blocks(size_blocks);
-            volume.set_autogrow_max(AutogrowMax(size_blocks));
         }
+        volume.set_autogrow_max(AutogrowMax::of(record));
         side.dirty_slots.insert(slot);
     }
     Ok(())

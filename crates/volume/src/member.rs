@@ -124,7 +124,10 @@ impl Member for FlexibleVolume {
             return freeze_damaged(self, access);
         }
         let has_changes = self.front.logical.write(access).is_dirty();
-        if !std::mem::take(&mut self.vbn.write(access).is_smaller) {
+        let side = self.vbn.write(access);
+        // An administrator gets the size that he asked for.
+        let is_resized = std::mem::take(&mut side.is_smaller) || side.is_larger;
+        if !is_resized {
             autogrow::grow_if_short(self, access, has_changes);
         }
         let side = self.vbn.write(access);
@@ -232,6 +235,9 @@ impl Member for FlexibleVolume {
         let restore = side.requests.take_restore(&mut side.space, grant);
         settle(&self.front, &side.space, self.size_blocks());
         self.settle_size();
+        if let Some(from) = side.grows_from.take() {
+            self.note_grown(from);
+        }
         // Who waited for room asks again.
         self.front.shared.wants_growth.store(false, Ordering::Relaxed);
         let is_discarding = side.space.has_trees_to_discard();

@@ -2,9 +2,11 @@
 //! refused, up to the largest size; what has grown stays so.
 
 use super::*;
-use crate::{CloneRequest, EngineError};
+use crate::{CloneRequest, EngineError, Keeping, VolumeKind};
 use aggregate::AutogrowMax;
+use cowfs::budget::Spender;
 use file_service::calls;
+use units::Timestamp;
 
 const SIZE_BLOCKS: u64 = 1024;
 const MAX_BLOCKS: u64 = 2500;
@@ -160,6 +162,32 @@ fn regression_what_is_set_counts_in_the_same_freeze() {
     let smaller = SIZE_BLOCKS - available + 40;
     resize(smaller).unwrap();
     assert_eq!(sizes(&node, "small"), (smaller, 2 * SIZE_BLOCKS));
+    // The room that was free before is less than a tenth of a size that he asks for.
+    set(&node, 1 << 20).unwrap();
+    node.write_file(root, "a third", content(1, 4096));
+    resize(20 * SIZE_BLOCKS).unwrap();
+    assert_eq!(sizes(&node, "small"), (20 * SIZE_BLOCKS, 1 << 20));
+}
+
+/// A volume that was deleted while somebody waited for it to grow does so when it is back.
+#[test]
+fn regression_a_volume_that_is_back_grows() {
+    let node = start(90);
+    set(&node, 0).unwrap();
+    fill(&node, "small", 1000);
+    node.commit_all();
+    set(&node, MAX_BLOCKS).unwrap();
+    let served = node.engine.volume_named("small").unwrap();
+    let VolumeKind::Flexible(volume) = &served.kind else { unreachable!("it is flexible") };
+    let shared = &volume.front.shared;
+    assert!(shared.ask_to_grow(1, Spender::Common));
+    let keeping = Keeping { deleted: Timestamp(7), purge_after: Timestamp(9) };
+    node.wait(|done| node.engine.queue_deletion("small", keeping, done)).unwrap();
+    assert!(!shared.ask_to_grow(1, Spender::Common), "its record does not change");
+    node.wait(|done| node.engine.undelete_volume("small~2", "small", done)).unwrap();
+    let root = node.root("small");
+    node.write_file(root, "more", content(1, PIECE_BYTES));
+    assert!(sizes(&node, "small").0 > SIZE_BLOCKS);
 }
 
 /// What a range of a file takes is asked of the size that the volume may have.

@@ -6,7 +6,7 @@ use dblade::ServedVolume;
 use units::{BLOCK_SIZE_U64, ByteSize};
 
 /// What happened if the volume has grown since it was asked last. A growth in the last second
-/// before a power cut is not told.
+/// before the end of the server, or of the aggregate's service, is not told.
 pub(crate) fn growth_of(volume: &ServedVolume) -> Option<Happening> {
     let (from, to) = volume.take_growth()?;
     let size = |blocks: u64| ByteSize(blocks * BLOCK_SIZE_U64);

@@ -92,7 +92,8 @@ fn no_budget(
 /// [`Finding::Space`].
 pub fn check_refusal(machine: &Machine<'_>, volume: &str) -> Result<(), Finding> {
     let Some(served) = machine.engine.volume_named(volume) else { return Ok(()) };
-    // Delayed frees are no reason: they would have been waited for. Nor is a volume that grows.
+    // Delayed frees are no reason: they would have been waited for. A volume that may still grow
+    // must not refuse either.
     let available = served.available_blocks() + served.delayed_blocks();
     let growth = served.autogrow_max().0.saturating_sub(served.size_blocks());
     let available = available.max(growth.min(served.aggregate.parts.shared.budget.free_blocks()));

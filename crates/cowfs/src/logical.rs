@@ -685,8 +685,8 @@ mod tests {
         }
     }
 
-    /// What another volume frees brings a full volume nothing: who waits for that alone waits for as
-    /// long as the other frees.
+    /// What another volume frees brings a full volume nothing: who waits for that alone waits for
+    /// as long as the other frees.
     #[test]
     fn regression_a_full_volume_asks_to_grow_beside_one_that_frees() {
         let logical = logical(100);

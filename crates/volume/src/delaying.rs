@@ -19,6 +19,9 @@ const FREE_SHARE: u64 = 16;
 /// Numbers of a thin volume that count for delayed frees, for each in use: what is in use lies in
 /// pages of the container map that are nowhere near full.
 const NUMBERS_OF_USED: u64 = 6;
+/// And at least, if it has so many: what a consistency point frees of the metafiles of a thin
+/// volume is not worth a change of the container map, however little the volume holds.
+const NUMBERS_MIN: u64 = 4096;
 
 impl FlexibleVolume {
     /// What a consistency point may do with delayed frees; `None` if it has nothing to do for the
@@ -46,7 +49,8 @@ impl FlexibleVolume {
     fn delayed_max(&self, space: &Space<DualPointer>) -> u64 {
         let Some(aggregate) = self.aggregate.upgrade() else { return 0 };
         let permille = u64::from(aggregate.parts.tuning.delayed_permille);
-        let numbers = space.size_blocks.min(space.used_blocks.saturating_mul(NUMBERS_OF_USED));
+        let of_used = space.used_blocks.saturating_mul(NUMBERS_OF_USED);
+        let numbers = space.size_blocks.min(of_used.max(NUMBERS_MIN));
         let share = numbers.saturating_mul(permille) / 1000;
         let shared = &self.front.shared;
         let of_volume = shared.budget.free_blocks() / FREE_SHARE;

@@ -5,8 +5,8 @@
 //! that consistency point ([`cowfs::logical::Shared::ask_to_grow`]). So a client is refused only at
 //! the largest size, or where the aggregate has no room.
 //!
-//! Invariants: the volume is never larger than its record says, in the superblock that has what was
-//! written into the new room. It does not grow beyond its largest size, nor while nobody writes.
+//! Invariants: the superblock that has the blocks in the new room has the record with the new size.
+//! The volume does not grow beyond its largest size, nor while nobody writes.
 //!
 //! Fails: an aggregate without room for the growth leaves the volume as it is; the next freeze
 //! tries again. A volume whose record may not be changed, because it is deleted and kept, does not

@@ -358,8 +358,8 @@ pub fn set_offline(
 }
 
 /// Gives a flexible volume another size; part of a freeze's action. It may shrink to what its image
-/// and its snapshots use, and what is under way. The largest size that it grows to is this one at
-/// least.
+/// and its snapshots use, and what is under way. A largest size that is less than the new size
+/// becomes the new size.
 ///
 /// # Errors
 /// Why it cannot have it.

@@ -1,5 +1,5 @@
-//! Volumes that grow by themselves: who writes more than there is room for waits and is not
-//! refused, up to the largest size; what has grown stays so.
+//! Volumes that grow by themselves: a client that writes more than there is room for waits and is
+//! not refused, up to the largest size. A volume that has grown stays as large.
 
 use super::*;
 use crate::{CloneRequest, EngineError, Keeping, VolumeKind};
@@ -133,8 +133,8 @@ fn regression_a_volume_grows_once_for_one_shortage() {
     assert_eq!(sizes(&node, "small").0, SIZE_BLOCKS + 1024);
 }
 
-/// The freeze that takes the largest size back is not the last one that grows by it; nor does a
-/// volume grow in the freeze that makes it smaller.
+/// A volume does not grow in the freeze that takes its largest size back, nor in one that gives it
+/// another size.
 #[test]
 fn regression_what_is_set_counts_in_the_same_freeze() {
     let node = start(88);
@@ -257,8 +257,7 @@ fn a_snapshot_finds_room_in_a_volume_that_grows_and_a_clone_grows_like_its_paren
     assert_eq!(sizes(&node, "small").0, size_blocks);
 }
 
-/// Where the aggregate has no room for what is to be written, a volume that may grow is refused it
-/// like any other.
+/// Where the aggregate has no room for a write, a volume that may grow refuses it like any other.
 #[test]
 fn a_full_aggregate_refuses_a_volume_that_may_grow() {
     let node = start(85);

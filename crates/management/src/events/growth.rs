@@ -1,4 +1,4 @@
-//! What is said of volumes that have grown by themselves.
+//! The event of a volume that has grown by itself.
 
 use crate::events::ring::Happening;
 use admin_api::EventSeverity;

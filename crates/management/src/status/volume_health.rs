@@ -9,7 +9,7 @@ use dblade::{ServedVolume, VolumeNames};
 /// The check of a volume; `free_bytes` are free in its aggregate.
 pub(crate) fn check_volume(info: &VolumeInfo, free_bytes: u64) -> Option<HealthCheck> {
     let takes_changes = info.damage.is_none() && info.lacking_feature.is_none();
-    // What it may grow by itself counts as far as the aggregate has it.
+    // Bytes that the volume may grow by itself count as available if the aggregate has them.
     let growth_bytes = info.autogrow_max_bytes.unwrap_or(0).saturating_sub(info.size_bytes);
     let beyond_bytes = growth_bytes.min(free_bytes.saturating_sub(info.available_bytes));
     let available_bytes = info.available_bytes + beyond_bytes;

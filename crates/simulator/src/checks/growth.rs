@@ -13,7 +13,7 @@ const POINTS: u64 = 2;
 #[derive(Default)]
 pub struct CommittedSize {
     least_blocks: u64,
-    /// What was seen later, and after how many consistency points.
+    /// The size in blocks that was seen later, and after how many consistency points.
     seen: (u64, u64),
 }
 

@@ -70,7 +70,7 @@ impl ExpectedVolume {
         self.reallocate = wanted.reallocate.unwrap_or(self.reallocate);
         if let Some(maximum_bytes) = wanted.autogrow_max_bytes {
             self.autogrow_max_bytes = Some(maximum_bytes).filter(|bytes| *bytes > 0);
-            // What has grown stays so.
+            // A volume that has grown stays as large.
             self.size_max_bytes = self.size_max_bytes.max(maximum_bytes);
         }
         Ok(())

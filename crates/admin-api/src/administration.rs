@@ -28,6 +28,7 @@ use crate::requests::{
     SnapshotRestore, SpareAdd, SpareRemove, Validate, VolumeFilter,
 };
 use crate::scrub::{ScrubChange, ScrubInfo};
+use crate::space::VolumeSpace;
 use serde::{Deserialize, Serialize};
 
 /// Carries a request to a node and its answer back.
@@ -182,6 +183,8 @@ administration! {
     VolumeList volume_list() -> Vec<VolumeInfo>;
     /// One volume.
     VolumeShow volume_show(request: Named) -> VolumeInfo;
+    /// Where a volume's blocks are. Its maps are counted, which takes longer the more there are.
+    VolumeSpaceShow volume_space(request: Named) -> VolumeSpace;
     /// Changes a volume; says how it is then.
     VolumeSet volume_set(request: VolumeSet) -> VolumeInfo;
     /// Gives a volume another size; says how it is then, or would be.
@@ -210,9 +213,10 @@ administration! {
     VolumeSync volume_sync(request: VolumeFilter) -> Synced;
     /// Takes a snapshot.
     SnapshotCreate snapshot_create(request: SnapshotName) -> SnapshotInfo;
-    /// Snapshots of all volumes or one, oldest first within a volume.
+    /// Snapshots of all volumes or one, oldest first within a volume. What each holds is counted.
     SnapshotList snapshot_list(request: VolumeFilter) -> Vec<SnapshotInfo>;
-    /// Deletes a snapshot; its space comes back in the background.
+    /// Deletes a snapshot, or several that follow each other; the space comes back in the
+    /// background.
     SnapshotDelete snapshot_delete(request: SnapshotDelete) -> Removal;
     /// Takes a volume back to a snapshot; `Conflict` if that would lose newer snapshots and the
     /// request does not say so.

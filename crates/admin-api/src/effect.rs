@@ -38,6 +38,7 @@ impl Request {
             | Self::VolumeList
             | Self::VolumeListDeleted
             | Self::VolumeShow(_)
+            | Self::VolumeSpaceShow(_)
             | Self::VolumeSync(_)
             | Self::SnapshotList(_)
             | Self::ExportList(_)

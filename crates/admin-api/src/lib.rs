@@ -42,6 +42,7 @@ pub mod recovery_queue;
 pub mod replies;
 pub mod requests;
 pub mod scrub;
+pub mod space;
 pub mod time;
 pub mod titles;
 
@@ -77,4 +78,5 @@ pub use requests::{
     Validate, VolumeFilter,
 };
 pub use scrub::{ScrubAction, ScrubChange, ScrubInfo, ScrubState};
+pub use space::VolumeSpace;
 pub use time::Time;

@@ -42,6 +42,7 @@ use crate::requests::{
     SnapshotRestore, SpareAdd, SpareRemove, VolumeFilter,
 };
 use crate::scrub::{ScrubAction, ScrubChange, ScrubInfo, ScrubState};
+use crate::space::VolumeSpace;
 use crate::{Administration, Time};
 use platform::sync::Mutex;
 use std::collections::BTreeMap;
@@ -612,6 +613,13 @@ impl Administration for MemoryAdministration {
         self.state.lock().volume("show volume", &request.name).cloned()
     }
 
+    fn volume_space(&self, request: &Named) -> Result<VolumeSpace, AdminError> {
+        let mut state = self.state.lock();
+        let volume = state.volume("cannot show the space of", &request.name)?.clone();
+        let snapshots = state.snapshots.get(&request.name).cloned().unwrap_or_default();
+        Ok(volumes::space(&volume, snapshots))
+    }
+
     fn volume_set(&self, request: &VolumeSet) -> Result<VolumeInfo, AdminError> {
         volumes::set(&mut self.state.lock().volumes, request)
     }
@@ -673,6 +681,7 @@ impl Administration for MemoryAdministration {
             id,
             created,
             exclusive_bytes: Some(0),
+            with_older_bytes: Some(0),
             clones: Vec::new(),
         };
         state.snapshots.entry(request.volume.clone()).or_default().push(snapshot.clone());
@@ -693,14 +702,16 @@ impl Administration for MemoryAdministration {
     fn snapshot_delete(&self, request: &SnapshotDelete) -> Result<Removal, AdminError> {
         let mut state = self.state.lock();
         let place = state.snapshot("delete", &request.volume, &request.name)?;
+        let newest = request.through.as_ref().unwrap_or(&request.name);
+        let going = place..state.snapshot("delete", &request.volume, newest)? + 1;
         let object = format!("{}@{}", request.volume, request.name);
         let list = state.snapshots.get(&request.volume).map_or(&[][..], Vec::as_slice);
-        clones::check_no_base("cannot delete", &object, ("it", list.get(place..=place)))?;
+        clones::check_no_base("cannot delete", &object, ("it", list.get(going.clone())))?;
         if !request.dry_run {
             if let Some(list) = state.snapshots.get_mut(&request.volume) {
-                list.remove(place);
+                list.drain(going.clone());
             }
-            state.volume("find", &request.volume)?.snapshots -= 1;
+            state.volume("find", &request.volume)?.snapshots -= going.len() as u64;
         }
         Ok(Removal::new(object, vec![], request.dry_run))
     }

@@ -382,8 +382,12 @@ pub struct SnapshotInfo {
     pub id: u32,
     /// When it was taken.
     pub created: Time,
-    /// What deleting it alone would free; `None` where that is not known yet.
+    /// What deleting it alone would free; `None` where its volume's maps cannot be read, and of a
+    /// snapshot that was just taken.
     pub exclusive_bytes: Option<u64>,
+    /// What deleting it together with all older ones would free.
+    #[serde(default)]
+    pub with_older_bytes: Option<u64>,
     /// The clones that began with it, in order of name. It cannot be deleted before they are.
     #[serde(default)]
     pub clones: Vec<String>,

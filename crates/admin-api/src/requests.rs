@@ -297,7 +297,7 @@ pub struct SnapshotName {
     pub name: String,
 }
 
-/// Deletes a snapshot.
+/// Deletes a snapshot, or several that follow each other.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SnapshotDelete {
@@ -305,6 +305,9 @@ pub struct SnapshotDelete {
     pub volume: String,
     /// The snapshot's name.
     pub name: String,
+    /// The newest of several: those between the two go as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub through: Option<String>,
     /// Only say what would go.
     #[serde(default)]
     pub dry_run: bool,
@@ -404,7 +407,10 @@ validate! {
     ExportRemove: |it| validate_name("volume", &it.volume);
     MountRemove: |it| validate_path(&it.mountpoint);
     SnapshotName: |it| validate_snapshot(&it.volume, &it.name);
-    SnapshotDelete: |it| validate_snapshot(&it.volume, &it.name);
+    SnapshotDelete: |it| {
+        validate_snapshot(&it.volume, &it.name)?;
+        it.through.as_ref().map_or(Ok(()), |name| validate_name("snapshot", name))
+    };
     SnapshotRestore: |it| validate_snapshot(&it.volume, &it.name);
     MountCreate: |it| {
         validate_name("volume", &it.volume)?;

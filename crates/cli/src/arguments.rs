@@ -480,15 +480,21 @@ pub enum SnapshotCommand {
         /// VOLUME@SNAPSHOT
         name: String,
     },
-    /// Snapshots of all volumes or one, oldest first
+    /// Snapshots of all volumes or one, oldest first, and what comes back when they are deleted
     List {
         /// The volume
         volume: Option<String>,
+        /// Draw what each snapshot holds
+        #[arg(long)]
+        timeline: bool,
     },
-    /// Delete a snapshot; its space comes back in the background
+    /// Delete a snapshot, or several that follow each other; the space comes back in the background
     Delete {
         /// VOLUME@SNAPSHOT
         name: String,
+        /// A newer snapshot of the volume: delete it, too, and those between the two
+        #[arg(long, value_name = "SNAPSHOT")]
+        through: Option<String>,
         /// Only say what would go
         #[arg(long)]
         dry_run: bool,

@@ -16,6 +16,7 @@ mod mount;
 mod removal;
 mod scrub;
 mod snapshot;
+mod space;
 mod status;
 mod taking;
 mod upkeep;

@@ -17,6 +17,7 @@ mod counted;
 mod delayed;
 mod number_set;
 mod pinned;
+mod spans;
 
 use crate::buftree::Root;
 use crate::free_map::{MapFile, VBNS_PER_BLOCK, map_block_of, position, set_bits};
@@ -50,6 +51,7 @@ const MUTATED_BLOCKS: u64 = 16;
 pub use areas::{read_top_areas, top_areas_key};
 pub use base::{Base, DiscardPlace};
 pub use delayed::{DelayLimits, FreeCounts};
+pub use spans::{IsOwn, SnapshotSpans, SpanCount};
 
 /// See the module.
 pub struct Space<P: Pointer> {

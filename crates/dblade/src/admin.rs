@@ -23,6 +23,7 @@ use cowfs::cache::BufferCache;
 use cowfs::logical::Logical;
 use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Reader};
+use cowfs::space::SnapshotSpans;
 use file_service::Attributes;
 use media::Profile;
 use ondisk::pointer::DualPointer;
@@ -36,6 +37,7 @@ use std::sync::Arc;
 use units::{AggregateUuid, InodeNumber, SnapshotUuid, Timestamp, VolumeId};
 use volume::lifecycle::{self, NewVolumes};
 use volume::recovery_queue::Keeping;
+use volume::spans::{self, SpansDone};
 use volume::{Birth, FlexibleVolume, SnapshotRequest};
 
 /// Volumes to be made, alike but for their names.
@@ -288,6 +290,22 @@ impl Engine {
             Outcome::Done
         };
         self.scheduler.send(affinity, Box::new(message));
+    }
+
+    /// Counts what a volume's snapshots hold beside its active image, beside everything else.
+    pub fn snapshot_spans(self: &Arc<Self>, volume: &str, done: Done<SnapshotSpans>) {
+        let Some(served) = self.volume_named(volume) else {
+            return done(Err(EngineError::NotFound { kind: "volume", name: volume.to_owned() }));
+        };
+        if served.is_unreadable() {
+            let text = "the volume cannot be read: what its snapshots hold is not known".to_owned();
+            return done(Err(AggregateError::Refused(text).into()));
+        }
+        let done: SpansDone = Box::new(move |spans| done(spans.map_err(EngineError::from)));
+        match &served.kind {
+            VolumeKind::Flexible(volume) => spans::of_flexible(volume, &served.aggregate, done),
+            VolumeKind::Traditional(_) => spans::of_traditional(&served.aggregate, done),
+        }
     }
 
     /// Replaces a volume's export rules.

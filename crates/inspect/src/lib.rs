@@ -58,7 +58,7 @@ pub use error::InspectError;
 pub use fault::{DirectoryFault, EntryFault, IdentityFault, OrphanFault, SlotFault, SnapshotFault};
 pub use finding::{Blocks, Finding, ImageName, Place};
 pub use hash::ContentHasher;
-pub use report::{FINDINGS_MAX, Names, Report, Totals};
+pub use report::{FINDINGS_MAX, HeldSpace, Names, Report, SnapshotSpace, Totals};
 pub use scope::{Progress, Scope, Watch};
 
 use array::Array;

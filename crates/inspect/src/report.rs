@@ -36,6 +36,28 @@ pub struct Names {
     pub paths: BTreeMap<(ImageName, u64), Vec<u8>>,
 }
 
+/// Who has the blocks of a file system that its active image does not have.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct HeldSpace {
+    /// The snapshots that are not being deleted, oldest first.
+    pub snapshots: Vec<SnapshotSpace>,
+    /// Blocks that only snapshots have which are being deleted.
+    pub deleted_blocks: u64,
+    /// Numbers whose blocks an ancestor of the volume has.
+    pub inherited_blocks: u64,
+}
+
+/// What a snapshot has beside the active image, in blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SnapshotSpace {
+    /// Its number.
+    pub snapshot: SnapshotId,
+    /// Blocks that no other snapshot has.
+    pub exclusive_blocks: u64,
+    /// Blocks that no newer snapshot has.
+    pub newest_blocks: u64,
+}
+
 /// The outcome of a check.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Report {
@@ -47,6 +69,9 @@ pub struct Report {
     pub totals: Totals,
     /// The names of what findings are about.
     pub names: Names,
+    /// What snapshots hold, by volume, of volumes all of whose maps could be read. Zero is a
+    /// traditional volume, or the aggregate's own file system.
+    pub held: BTreeMap<VolumeId, HeldSpace>,
 }
 
 impl Report {

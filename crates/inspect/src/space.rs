@@ -13,6 +13,7 @@ use crate::finding::{Blocks, Finding, ImageName, Place};
 use crate::format::Content;
 use crate::image::{self, Image, Layout, check_count};
 use crate::medium::Want;
+use crate::report::{HeldSpace, SnapshotSpace};
 use crate::top_areas;
 use crate::vbn_set::{Run, VBNS_PER_BLOCK, VbnSet};
 use crate::walker::{Leaves, Walker};
@@ -20,7 +21,7 @@ use ondisk::identity::{BlockOwner, Owners};
 use ondisk::records::{SNAPSHOTS_PER_BLOCK, STATE_DELETING, STATE_EMPTY, SnapshotRecord};
 use ondisk::root::VOL_INFO_VVBN;
 use std::collections::{BTreeMap, BTreeSet};
-use units::{BlockRef, CpNumber, InodeNumber, Pvbn, Vvbn};
+use units::{BlockRef, CpNumber, InodeNumber, Pvbn, SnapshotId, Vvbn};
 use zerocopy::FromBytes;
 
 /// A snapshot, and its image if all of it is still held: without its inodes.
@@ -89,6 +90,8 @@ pub(crate) fn check(
     if walked.is_whole {
         compare_summary(walker, &walked);
         compare_used(walker, &walked);
+        let held = held_space(walker, &walked);
+        walker.medium.report.held.insert(walker.fs.volume, held);
         if walked.disputed.count() == 0 {
             top_areas::check(walker, &walked);
         }
@@ -301,6 +304,41 @@ fn compare_used(walker: &mut Walker<'_, '_, '_>, walked: &Walked) {
     }
     for run in placed.without(&most).runs() {
         walker.tell(Finding::ContainerExtra { volume, blocks: blocks(run) });
+    }
+}
+
+/// Counts what snapshots hold beside the active image.
+fn held_space(walker: &Walker<'_, '_, '_>, walked: &Walked) -> HeldSpace {
+    let mut held = VbnSet::default();
+    for snapshot in &walked.snapshots {
+        held.add_blocks(&snapshot.map, snapshot.released_blocks(), u64::MAX);
+    }
+    let held = held.without(&walked.active.active_map);
+    let inherited = match &walker.fs.container {
+        Some(container) => held.without(&container.numbers().collect()),
+        None => VbnSet::default(),
+    };
+    let own = held.without(&inherited);
+    let own_of = |snapshot: &Snapshot| own.without(&own.without(&snapshot.map));
+    let kept = walked.snapshots.iter().filter(|snapshot| !snapshot.is_deleting());
+    let (mut once, mut several) = (VbnSet::default(), VbnSet::default());
+    let mut newest = Vec::new();
+    for snapshot in kept.clone().rev() {
+        let has = own_of(snapshot);
+        let fresh = has.without(&once);
+        several.add(&has.without(&fresh));
+        newest.push(fresh.count());
+        once.add(&fresh);
+    }
+    let space = |(snapshot, newest_blocks): (&Snapshot, u64)| SnapshotSpace {
+        snapshot: SnapshotId(snapshot.record.snapshot.get()),
+        exclusive_blocks: own_of(snapshot).without(&several).count(),
+        newest_blocks,
+    };
+    HeldSpace {
+        snapshots: kept.zip(newest.into_iter().rev()).map(space).collect(),
+        deleted_blocks: own.without(&once).count(),
+        inherited_blocks: inherited.count(),
     }
 }
 

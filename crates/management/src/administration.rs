@@ -14,7 +14,7 @@ use admin_api::{
     ScrubChange, ScrubInfo, SnapshotDelete, SnapshotInfo, SnapshotName, SnapshotRestore, SpareAdd,
     SpareRemove, StatusReply, Synced, UpgradeReport, VolumeCreate, VolumeDelete, VolumeExports,
     VolumeFilter, VolumeInfo, VolumeOffline, VolumePurge, VolumeRename, VolumeResize, VolumeSet,
-    VolumeUndelete,
+    VolumeSpace, VolumeUndelete,
 };
 
 impl Management {
@@ -263,6 +263,10 @@ impl Administration for Management {
 
     fn volume_sync(&self, request: &VolumeFilter) -> Result<Synced, AdminError> {
         self.volumes.sync(request)
+    }
+
+    fn volume_space(&self, request: &Named) -> Result<VolumeSpace, AdminError> {
+        self.volumes.volume_space(request)
     }
 
     fn snapshot_create(&self, request: &SnapshotName) -> Result<SnapshotInfo, AdminError> {

@@ -17,7 +17,7 @@ use crate::flexible::FlexibleVolume;
 use crate::front::{Front, FrontAffinities};
 use crate::lifecycle::{check_new, new_record, set_rules, shared_of};
 use crate::load::read_orphans;
-use crate::snapshots::{SnapshotRequest, live};
+use crate::snapshots::{SnapshotRequest, deleted, live};
 use affinity::Access;
 use aggregate::{
     ANCESTORS_MAX, AggregateError, AutogrowMax, BlockSide, FreezeScope, Reallocation, Tiering,
@@ -118,12 +118,14 @@ pub fn lost_snapshots(
     request: &SnapshotRequest,
 ) -> Vec<units::SnapshotId> {
     let space = &parent.vbn.read(access).space;
-    let lost = match request {
-        SnapshotRequest::Create(_) => None,
-        SnapshotRequest::Delete(name) => live(space, name).map(|at| at..at + 1),
-        SnapshotRequest::Restore(name) => live(space, name).map(|at| at + 1..space.snapshots.len()),
+    let lost: Vec<usize> = match request {
+        SnapshotRequest::Restore(name) => {
+            live(space, name).map_or(Vec::new(), |at| (at + 1..space.snapshots.len()).collect())
+        }
+        // One that is not there is refused when the request is looked at.
+        other => deleted(space, other).unwrap_or_default(),
     };
-    space.snapshots[lost.unwrap_or_default()].iter().map(|one| one.id).collect()
+    lost.into_iter().map(|at| space.snapshots[at].id).collect()
 }
 
 /// Whether the snapshot is there that has this identity, and stays.
@@ -239,7 +241,7 @@ fn begin(
     space.base = Base::of(&source.base, DiscardPlace::default());
     space.forget_areas();
     let front = Front::new(volume, affinities, logical);
-    let flexible = FlexibleVolume::new(aggregate, front, space, (parent.size_blocks(), 0));
+    let flexible = FlexibleVolume::new(aggregate, front, space, (parent.size_blocks(), None));
     flexible.set_born(scope.access);
     aggregate.add_member(Arc::clone(&flexible) as _);
     flexible

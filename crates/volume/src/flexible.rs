@@ -11,7 +11,7 @@ use crate::load::snapshot_views;
 use crate::snapshots::{Birth, Requests, SnapshotInfo, SnapshotRequest};
 use crate::under_way::{Cleaned, VolumeCleaning};
 use affinity::{Access, Outcome, Partition};
-use aggregate::{Acted, Aggregate, AggregateError, AutogrowMax};
+use aggregate::{Acted, Aggregate, AggregateError, AutogrowMax, Container};
 use cowfs::budget::{
     GROWTH_COST_BLOCKS, ReclaimTurn, Spender, VOLUME_OVERHEAD_BLOCKS, snapshot_blocks,
 };
@@ -60,6 +60,8 @@ pub struct FlexibleVolume {
 
 pub(crate) struct VbnSide {
     pub space: Space<DualPointer>,
+    /// Of a clone: its container as of the last commit.
+    pub container: Option<Box<Container>>,
     pub requests: Requests<DualPointer>,
     pub cleaning: Option<VolumeCleaning>,
     pub finished: Option<Cleaned>,
@@ -83,15 +85,23 @@ pub(crate) struct VbnSide {
     pub delayed_before: DelayedBefore,
 }
 
+impl VbnSide {
+    /// A commit has this container. Only a clone asks it which blocks are its own.
+    pub fn note_container(&mut self, container: Option<&Container>) {
+        let of_clone = container.filter(|_| self.space.base.is_some());
+        self.container = of_clone.map(|container| Box::new(*container));
+    }
+}
+
 impl FlexibleVolume {
-    /// A volume over its two sides. `size_blocks` is the size that users see, `owned_blocks` are in
-    /// its container map.
+    /// A volume over its two sides. `size_blocks` is the size that users see. The container is that
+    /// of the last commit, if one has the volume.
     #[must_use]
     pub fn new(
         aggregate: &Arc<Aggregate>,
         front: Front<DualPointer>,
         mut space: Space<DualPointer>,
-        (size_blocks, owned_blocks): (u64, u64),
+        (size_blocks, container): (u64, Option<&Container>),
     ) -> Arc<Self> {
         if !aggregate.parts.tuning.reads_top_areas {
             space.forget_areas();
@@ -103,8 +113,9 @@ impl FlexibleVolume {
         let delayed_share = DelayedShare::new(shared, space.delayed_blocks);
         settle(&front, &space, size_blocks);
         front.shared.overhead.set_numbers(space.size_blocks);
-        let side = VbnSide {
+        let mut side = VbnSide {
             space,
+            container: None,
             requests: Requests::default(),
             cleaning: None,
             finished: None,
@@ -118,6 +129,7 @@ impl FlexibleVolume {
             is_counting: false,
             delayed_before: DelayedBefore::default(),
         };
+        side.note_container(container);
         Arc::new_cyclic(|this| Self {
             vbn: Partition::new(front.affinities.vbn, side),
             front,
@@ -129,7 +141,7 @@ impl FlexibleVolume {
             untold_growth: Mutex::default(),
             used_blocks,
             active_blocks,
-            owned_blocks: AtomicU64::new(owned_blocks),
+            owned_blocks: AtomicU64::new(container.map_or(0, |container| container.blocks)),
             is_discarding,
             delayed_share,
             is_left_out: AtomicBool::new(false),
@@ -326,6 +338,11 @@ impl FlexibleVolume {
         let (numbers, cost, spender) = match request {
             SnapshotRequest::Create(_) => (kept, 2 * VOLUME_OVERHEAD_BLOCKS, Spender::Common),
             SnapshotRequest::Delete(_) => (0, VOLUME_OVERHEAD_BLOCKS, Spender::Reclaim),
+            SnapshotRequest::DeleteThrough(..) => {
+                // Their records may lie in all blocks of the table.
+                let table = shared.overhead.of_rewritten(side.space.table_blocks());
+                (0, table, Spender::Reclaim)
+            }
             SnapshotRequest::Restore(_) => {
                 // How much of the maps there is to write again is known at the switch.
                 let maps = 2 * size_blocks.div_ceil(VBNS_PER_BLOCK);

@@ -33,6 +33,7 @@ pub mod recovery_queue;
 mod reloading;
 mod shares;
 mod snapshots;
+pub mod spans;
 mod traditional;
 mod under_way;
 mod work;

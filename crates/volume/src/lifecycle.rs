@@ -139,7 +139,7 @@ fn format_flexible(
     make_root(&mut logical, now);
     let space = FlexibleVolume::format_space(volume, size_blocks);
     let front = Front::new(volume, affinities, logical);
-    let flexible = FlexibleVolume::new(aggregate, front, space, (size_blocks, 0));
+    let flexible = FlexibleVolume::new(aggregate, front, space, (size_blocks, None));
     aggregate.add_member(Arc::clone(&flexible) as _);
     flexible
 }
@@ -201,8 +201,8 @@ pub fn open_flexible(
     let logical = logical(&affinities.stripes, shared)?;
     let front = Front::new(volume, affinities, logical);
     let size_blocks = record.size_blocks.get();
-    let sizes = (size_blocks, container.blocks);
-    let flexible = FlexibleVolume::new(aggregate, front, loaded.space, sizes);
+    let known = (size_blocks, Some(container));
+    let flexible = FlexibleVolume::new(aggregate, front, loaded.space, known);
     if let Some(feature) = record.features.forbids_writing(FeatureScope::Volume)
         && !mutation::broken(Rule::ReadOnlyFeatureWritten)
     {
@@ -251,8 +251,8 @@ pub fn open_unreadable(
     let front = Front::new(volume, affinities, logical);
     front.set_unreadable(damage);
     let space = Space::new(volume, size_blocks + slack_blocks(size_blocks));
-    let owned_blocks = side.containers.get(&volume).map_or(0, |container| container.blocks);
-    let flexible = FlexibleVolume::new(aggregate, front, space, (size_blocks, owned_blocks));
+    let known = (size_blocks, side.containers.get(&volume));
+    let flexible = FlexibleVolume::new(aggregate, front, space, known);
     if damage.lacking().is_some() {
         flexible.set_not_understood(damage);
     }

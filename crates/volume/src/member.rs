@@ -213,6 +213,8 @@ impl Member for FlexibleVolume {
             && let Some(own) = aggregate.block_side.read(access).containers.get(&self.front.id)
         {
             self.owned_blocks.store(own.blocks, Ordering::Relaxed);
+            let own = *own;
+            self.vbn.write(access).note_container(Some(&own));
         }
         if let Some(file) = given_up {
             self.front.set_damage(VolumeDamage::Unreadable(file.pvbn));

@@ -49,6 +49,9 @@ pub enum SnapshotRequest {
     Create(String),
     /// Delete the snapshot of this name.
     Delete(String),
+    /// Delete the snapshots of these two names, of which the first is the older, and all between
+    /// them.
+    DeleteThrough(String, String),
     /// Make the snapshot of this name the active image.
     Restore(String),
 }
@@ -214,22 +217,23 @@ impl<P: Pointer> Requests<P> {
                     return refused(format!("the volume has {SNAPSHOTS_MAX} snapshots, the most"));
                 }
             }
-            SnapshotRequest::Delete(name) | SnapshotRequest::Restore(name) => {
-                let Some(at) = live(space, name) else {
-                    return refused(format!("there is no snapshot '{name}'"));
+            SnapshotRequest::Delete(_) | SnapshotRequest::DeleteThrough(..) => {
+                let going = deleted(space, request)?;
+                let kept = beginning.filter(|_| !mutation::broken(Rule::RestoredSnapshotDeleted));
+                let is_kept = |at: &usize| {
+                    kept.is_some_and(|restore| restore.snapshot == space.snapshots[*at].id)
                 };
-                let is_deletion = matches!(request, SnapshotRequest::Delete(_));
-                if is_deletion
-                    && !mutation::broken(Rule::RestoredSnapshotDeleted)
-                    && beginning.is_some_and(|restore| restore.snapshot == space.snapshots[at].id)
-                {
+                if let Some(at) = going.into_iter().find(is_kept) {
+                    let name = &space.snapshots[at].name;
                     return refused(format!(
                         "the volume is being restored to '{name}': delete the snapshot when that is \
                          done"
                     ));
                 }
-                if let (false, Some(Restore { name: restored, .. })) = (is_deletion, &self.restore)
-                {
+            }
+            SnapshotRequest::Restore(name) => {
+                place(space, name)?;
+                if let Some(Restore { name: restored, .. }) = &self.restore {
                     return refused(format!("the volume is being restored to '{restored}'"));
                 }
             }
@@ -245,10 +249,12 @@ impl<P: Pointer> Requests<P> {
                 let name = name.clone();
                 self.create.push(NewSnapshot { name, identity, created, deleting: false });
             }
-            SnapshotRequest::Delete(name) => {
-                let Some(at) = live(space, name) else { unreachable!("it was checked") };
-                space.snapshots[at].deleting = true;
-                space.note_snapshot(at);
+            SnapshotRequest::Delete(_) | SnapshotRequest::DeleteThrough(..) => {
+                let Ok(going) = deleted(space, request) else { unreachable!("it was checked") };
+                for at in going {
+                    space.snapshots[at].deleting = true;
+                    space.note_snapshot(at);
+                }
             }
             SnapshotRequest::Restore(name) => {
                 let Some(at) = live(space, name) else { unreachable!("it was checked") };
@@ -379,6 +385,41 @@ impl<P: Pointer> Requests<P> {
 /// Where the snapshot of this name is that is not being deleted.
 pub(crate) fn live<P: Pointer>(space: &Space<P>, name: &str) -> Option<usize> {
     space.snapshots.iter().position(|found| !found.deleting && found.name == name)
+}
+
+fn place<P: Pointer>(space: &Space<P>, name: &str) -> Result<usize, AggregateError> {
+    let none = || AggregateError::Refused(format!("there is no snapshot '{name}'"));
+    live(space, name).ok_or_else(none)
+}
+
+/// Where the snapshots are that a request deletes.
+///
+/// # Errors
+/// There is no such snapshot.
+pub(crate) fn deleted<P: Pointer>(
+    space: &Space<P>,
+    request: &SnapshotRequest,
+) -> Result<Vec<usize>, AggregateError> {
+    let range = match request {
+        SnapshotRequest::Create(_) | SnapshotRequest::Restore(_) => return Ok(Vec::new()),
+        SnapshotRequest::Delete(name) => {
+            let at = place(space, name)?;
+            at..=at
+        }
+        SnapshotRequest::DeleteThrough(oldest, newest) => {
+            let range = place(space, oldest)?..=place(space, newest)?;
+            if mutation::broken(Rule::DeletedRangeCutShort) && range.clone().count() > 1 {
+                return Ok((*range.start()..*range.end()).collect());
+            }
+            if range.is_empty() {
+                return Err(AggregateError::Refused(format!(
+                    "snapshot '{newest}' is older than '{oldest}'"
+                )));
+            }
+            range
+        }
+    };
+    Ok(range.filter(|at| !space.snapshots[*at].deleting).collect())
 }
 
 /// Looks whether the maps can be read that an image cannot go on without.

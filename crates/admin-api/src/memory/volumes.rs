@@ -6,8 +6,8 @@ use crate::creation::VolumeCreate;
 use crate::error::{AdminError, Code};
 use crate::replies::{SnapshotInfo, VolumeInfo, VolumeState};
 use crate::requests::{Named, Owner};
+use crate::space::VolumeSpace;
 use crate::time::Time;
-
 use std::collections::BTreeMap;
 
 pub(super) type Volumes = BTreeMap<String, VolumeInfo>;
@@ -167,5 +167,22 @@ pub(super) fn made(
         damaged_files: Vec::new(),
         damage: None,
         lacking_feature: None,
+    }
+}
+
+/// Where a volume's blocks are.
+pub(super) fn space(volume: &VolumeInfo, snapshots: Vec<SnapshotInfo>) -> VolumeSpace {
+    VolumeSpace {
+        volume: volume.name.clone(),
+        size_bytes: volume.size_bytes,
+        live_bytes: volume.live_bytes,
+        snapshots,
+        shared_snapshot_bytes: volume.snapshot_bytes,
+        deleted_snapshot_bytes: 0,
+        delayed_free_bytes: volume.delayed_free_bytes,
+        owned_bytes: volume.used_bytes(),
+        inherited_live_bytes: volume.inherited_bytes,
+        inherited_snapshot_bytes: 0,
+        available_bytes: volume.available_bytes,
     }
 }

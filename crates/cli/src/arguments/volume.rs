@@ -53,6 +53,9 @@ pub enum VolumeCommand {
     Show {
         /// Its name
         name: String,
+        /// Draw where its blocks are: in its files, in which snapshots, on their way back
+        #[arg(long)]
+        space: bool,
     },
     /// Change a volume
     Set {

@@ -1,6 +1,7 @@
 //! `stroop snapshot`.
 
 use super::removal::{removal, shown};
+use super::space::bar;
 use crate::arguments::{Options, SnapshotCommand};
 use crate::confirm::confirm;
 use crate::output::Output;
@@ -21,21 +22,13 @@ pub(super) fn run(
 ) -> Result<Output, AdminError> {
     match command {
         SnapshotCommand::Create { name } => create(node, name),
-        SnapshotCommand::List { volume } => {
-            let snapshots = node.snapshot_list(&VolumeFilter { volume: volume.clone() })?;
-            let output = Output::list(&snapshots, full_name, table(&snapshots))?;
-            if snapshots.is_empty() {
-                let volume = volume.as_deref().unwrap_or("VOLUME");
-                let next = format!("stroop snapshot create {volume}@NAME");
-                return Ok(output.line("no snapshots").next(next));
-            }
-            Ok(output)
-        }
-        SnapshotCommand::Delete { name, dry_run } => {
+        SnapshotCommand::List { volume, timeline } => list(node, volume.as_deref(), *timeline),
+        SnapshotCommand::Delete { name, through, dry_run } => {
             let (volume, name) = owned(parse_snapshot_name(name)?);
             let request = |dry_run, plan| SnapshotDelete {
                 volume: volume.clone(),
                 name: name.clone(),
+                through: through.clone(),
                 dry_run,
                 plan,
             };
@@ -89,15 +82,79 @@ fn create(node: &dyn Administration, name: &str) -> Result<Output, AdminError> {
         )))
 }
 
+fn list(
+    node: &dyn Administration,
+    volume: Option<&str>,
+    timeline: bool,
+) -> Result<Output, AdminError> {
+    let snapshots = node.snapshot_list(&VolumeFilter { volume: volume.map(str::to_owned) })?;
+    let shown = if timeline { drawn(&snapshots) } else { table(&snapshots) };
+    let output = Output::list(&snapshots, full_name, shown)?;
+    let (Some(oldest), Some(newest)) = (snapshots.first(), snapshots.last()) else {
+        let next = format!("stroop snapshot create {}@NAME", volume.unwrap_or("VOLUME"));
+        return Ok(output.line("no snapshots").next(next));
+    };
+    if !timeline {
+        return Ok(output);
+    }
+    let output =
+        output.line("# comes back when that snapshot is deleted, + when all older ones are, too");
+    Ok(match volume.filter(|_| snapshots.len() > 1) {
+        None => output,
+        Some(_) => output.next(format!(
+            "stroop snapshot delete {} --through {} --dry-run",
+            full_name(oldest),
+            newest.name
+        )),
+    })
+}
+
+/// Bytes that may not be known.
+pub(super) fn bytes(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| "-".to_owned(), |bytes| ByteSize(bytes).to_string())
+}
+
+/// What each snapshot holds, drawn: alone, and together with all older ones beyond what they hold.
+fn drawn(snapshots: &[SnapshotInfo]) -> Table {
+    let mut older: Option<(&str, u64)> = None;
+    let mut parts = Vec::with_capacity(snapshots.len());
+    for snapshot in snapshots {
+        let before = older.filter(|(volume, _)| *volume == snapshot.volume);
+        let with_older = snapshot.with_older_bytes.unwrap_or_default();
+        let added = with_older.saturating_sub(before.map_or(0, |(_, bytes)| bytes));
+        let exclusive = snapshot.exclusive_bytes.unwrap_or_default();
+        parts.push([exclusive, added.saturating_sub(exclusive)]);
+        older = Some((&snapshot.volume, with_older));
+    }
+    let most = parts.iter().map(|parts| parts.iter().sum()).max().unwrap_or(0);
+    let mut table = Table::new(&[
+        ("SNAPSHOT", Column::Text),
+        ("CREATED", Column::Text),
+        ("EXCLUSIVE", Column::Number),
+        ("WITH OLDER", Column::Number),
+        ("TIMELINE", Column::Text),
+    ]);
+    for (snapshot, parts) in snapshots.iter().zip(parts) {
+        table.row([
+            full_name(snapshot),
+            snapshot.created.to_string(),
+            bytes(snapshot.exclusive_bytes),
+            bytes(snapshot.with_older_bytes),
+            bar(&[('#', parts[0]), ('+', parts[1])], most),
+        ]);
+    }
+    table
+}
+
 fn table(snapshots: &[SnapshotInfo]) -> Table {
     let mut table = Table::new(&[
         ("SNAPSHOT", Column::Text),
         ("CREATED", Column::Text),
         ("EXCLUSIVE", Column::Number),
+        ("WITH OLDER", Column::Number),
         ("CLONES", Column::Long),
     ]);
     for snapshot in snapshots {
-        let exclusive = snapshot.exclusive_bytes;
         let clones = match snapshot.clones.as_slice() {
             [] => "-".to_owned(),
             clones => clones.join(", "),
@@ -105,7 +162,8 @@ fn table(snapshots: &[SnapshotInfo]) -> Table {
         table.row([
             full_name(snapshot),
             snapshot.created.to_string(),
-            exclusive.map_or_else(|| "-".to_owned(), |bytes| ByteSize(bytes).to_string()),
+            bytes(snapshot.exclusive_bytes),
+            bytes(snapshot.with_older_bytes),
             clones,
         ]);
     }

@@ -3,6 +3,7 @@
 use super::clone::origin;
 use super::deletion;
 use super::export::exported;
+use super::space;
 use crate::arguments::{Options, VolumeCommand};
 use crate::output::Output;
 use crate::owner::Accounts;
@@ -87,7 +88,10 @@ pub(super) fn run(
                 }
             }
         }
-        VolumeCommand::Show { name } => show(&node.volume_show(&Named { name: name.clone() })?),
+        VolumeCommand::Show { name, space: true } => space::show(node, name),
+        VolumeCommand::Show { name, space: false } => {
+            show(&node.volume_show(&Named { name: name.clone() })?)
+        }
         VolumeCommand::Set {
             name,
             tiering_policy,

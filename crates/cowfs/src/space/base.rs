@@ -70,6 +70,11 @@ impl<P: Pointer> Base<P> {
         Some(Self { map, discarded, place })
     }
 
+    /// The numbers that the clone took over.
+    pub(super) const fn map(&self) -> &MapFile<P> {
+        &self.map
+    }
+
     /// How far the clone has got with its trees.
     #[must_use]
     pub const fn place(&self) -> DiscardPlace {

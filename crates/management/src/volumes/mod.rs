@@ -16,6 +16,7 @@ mod policies;
 mod recovery_queue;
 mod room;
 mod snapshots;
+mod space;
 mod sync;
 mod view;
 

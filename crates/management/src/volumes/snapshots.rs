@@ -10,9 +10,9 @@ use admin_api::{
     AdminError, Code, MountInfo, Removal, SnapshotDelete, SnapshotInfo, SnapshotName,
     SnapshotRestore, Time, VolumeFilter,
 };
-use dblade::{ServedVolume, SnapshotSummary, VolumeKind};
+use dblade::{ServedVolume, SnapshotSpans, SnapshotSummary, VolumeKind};
 use platform::mutation::{self, Rule};
-use units::{SnapshotId, shell_word};
+use units::{BLOCK_SIZE_U64, SnapshotId, shell_word};
 use volume::SnapshotRequest;
 
 impl Volumes {
@@ -37,13 +37,34 @@ impl Volumes {
         let mut list = Vec::new();
         for volume in self.filtered("cannot list snapshots of", filter)? {
             let found = self.snapshots_of(&volume)?;
-            let clones = clones_of(self, &volume);
-            list.extend(found.iter().map(|snapshot| SnapshotInfo {
-                clones: names_of(&clones, &[snapshot.id]),
-                ..info(&volume.name(), snapshot)
-            }));
+            let spans = if found.is_empty() { None } else { self.spans_of(&volume).ok() };
+            list.extend(self.shown_snapshots(&volume, &found, spans.as_ref()));
         }
         Ok(list)
+    }
+
+    /// Snapshots of a volume as administrators see them.
+    pub(crate) fn shown_snapshots(
+        &self,
+        volume: &ServedVolume,
+        snapshots: &[SnapshotSummary],
+        spans: Option<&SnapshotSpans>,
+    ) -> Vec<SnapshotInfo> {
+        let clones = clones_of(self, volume);
+        let (exclusive, with_older) = spans.map_or_else(Default::default, |spans| {
+            (spans.exclusive_blocks(), spans.cumulative_blocks())
+        });
+        let of = |blocks: &[u64], snapshot: &SnapshotSummary| {
+            let at = spans?.snapshots().binary_search(&snapshot.id).ok()?;
+            Some(blocks.get(at)? * BLOCK_SIZE_U64)
+        };
+        let shown = snapshots.iter().map(|snapshot| SnapshotInfo {
+            exclusive_bytes: of(&exclusive, snapshot),
+            with_older_bytes: of(&with_older, snapshot),
+            clones: names_of(&clones, &[snapshot.id]),
+            ..info(&volume.name(), snapshot)
+        });
+        shown.collect()
     }
 
     pub(crate) fn create_snapshot(
@@ -80,26 +101,41 @@ impl Volumes {
     pub(crate) fn delete_snapshot(&self, wanted: &SnapshotDelete) -> Result<Removal, AdminError> {
         let _turn = self.node.turn();
         let message = "cannot delete";
-        let object = full_name(&wanted.volume, &wanted.name);
         let volume = self.find("cannot delete snapshot of", &wanted.volume)?;
         let list = self.snapshots_of(&volume)?;
-        let at = place(message, &object, &list, &wanted.name)?;
-        let clones = names_of(&clones_of(self, &volume), &[list[at].id]);
+        let going = going(message, &list, wanted)?;
+        let object = match &wanted.through {
+            None => full_name(&wanted.volume, &wanted.name),
+            Some(newest) => format!("{} through {newest}", full_name(&volume.name(), &wanted.name)),
+        };
+        let numbers: Vec<SnapshotId> = going.iter().map(|snapshot| snapshot.id).collect();
+        let clones = names_of(&clones_of(self, &volume), &numbers);
         if !clones.is_empty() {
-            return Err(AdminError::held_by_clones(message, object, ("it", &clones)));
+            let held = if going.len() == 1 { "it" } else { "they" };
+            return Err(AdminError::held_by_clones(message, object, (held, &clones)));
         }
-        let plan = plan_of(list.get(at..=at));
+        let plan = plan_of(Some(going));
         Removal::check_plan(message, &object, &plan, wanted.plan.as_deref())?;
+        let (unknown, freed_bytes) = self.freed_with(&volume, going);
+        let mut consequences = Vec::new();
+        if going.len() > 1 {
+            let lost = |one: &SnapshotSummary| {
+                format!("snapshot {}", full_name(&volume.name(), &one.name))
+            };
+            consequences.extend(going.iter().map(lost));
+        }
+        consequences.extend(unknown);
         if !wanted.dry_run {
-            let delete = SnapshotRequest::Delete(wanted.name.clone());
+            let delete = match &wanted.through {
+                None => SnapshotRequest::Delete(wanted.name.clone()),
+                Some(newest) => SnapshotRequest::DeleteThrough(wanted.name.clone(), newest.clone()),
+            };
             self.node.waits.request(message, &object, |done| {
                 self.node.engine.request_snapshot(&volume.name(), delete, done);
             })?;
             tracing::info!(snapshot = object, "snapshot deleted");
         }
-        // What comes back is known when it has come back.
-        let (consequences, dry_run) = (Vec::new(), wanted.dry_run);
-        Ok(Removal { plan, ..Removal::new(object, consequences, dry_run) })
+        Ok(Removal { plan, freed_bytes, ..Removal::new(object, consequences, wanted.dry_run) })
     }
 
     pub(crate) fn restore_snapshot(&self, wanted: &SnapshotRestore) -> Result<Removal, AdminError> {
@@ -156,6 +192,26 @@ fn full_name(volume: &str, snapshot: &str) -> String {
     format!("{volume}@{snapshot}")
 }
 
+/// The snapshots that a deletion takes, oldest first.
+fn going<'a>(
+    message: &str,
+    list: &'a [SnapshotSummary],
+    wanted: &SnapshotDelete,
+) -> Result<&'a [SnapshotSummary], AdminError> {
+    let of = |name: &str| place(message, &full_name(&wanted.volume, name), list, name);
+    let oldest = of(&wanted.name)?;
+    let newest = wanted.through.as_deref().map_or(Ok(oldest), of)?;
+    list.get(oldest..=newest).filter(|going| !going.is_empty()).ok_or_else(|| {
+        let (first, last) = (&wanted.name, wanted.through.as_deref().unwrap_or_default());
+        let object = full_name(&wanted.volume, first);
+        let next =
+            format!("stroop snapshot delete {} --through {first}", full_name(&wanted.volume, last));
+        AdminError::new(Code::Usage, message, object)
+            .because(format!("'{last}' is older than '{first}'"))
+            .try_next(next)
+    })
+}
+
 /// The plan about these snapshots.
 fn plan_of(snapshots: Option<&[SnapshotSummary]>) -> String {
     let numbers = snapshots.unwrap_or_default().iter().map(|one| one.id.get().to_string());
@@ -180,6 +236,7 @@ fn info(volume: &str, snapshot: &SnapshotSummary) -> SnapshotInfo {
         id: snapshot.id.get(),
         created: Time(snapshot.created),
         exclusive_bytes: None,
+        with_older_bytes: None,
         clones: Vec::new(),
     }
 }

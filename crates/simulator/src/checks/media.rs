@@ -1,5 +1,6 @@
 //! What the independent reader says of the media.
 
+use crate::checks::held::check_held;
 use crate::machine::Machine;
 use crate::seed::finding::Finding;
 use inspect::{Inspector, Report};
@@ -60,5 +61,8 @@ pub fn inspect_media(machine: &mut Machine<'_>) -> Result<(), Finding> {
     if machine.damages.is_any() {
         return machine.damages.check_media(&report, machine.plan.is_traditional);
     }
-    if report.is_clean() { Ok(()) } else { Err(Finding::Media(report.to_string())) }
+    if !report.is_clean() {
+        return Err(Finding::Media(report.to_string()));
+    }
+    check_held(machine, &report)
 }

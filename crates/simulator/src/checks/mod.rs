@@ -1,6 +1,7 @@
-//! What must hold of a node, whatever happened: of its [`growth`]; and at rest, of its [`space`]
-//! and its [`media`].
+//! What must hold of a node, whatever happened: of its [`growth`]; and at rest, of its [`space`],
+//! of what snapshots have [`held`], and of its [`media`].
 
 pub mod growth;
+pub mod held;
 pub mod media;
 pub mod space;

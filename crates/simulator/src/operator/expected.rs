@@ -230,7 +230,9 @@ impl Expected {
             }
             Request::ScrubChange(wanted) => self.check_aggregate(&wanted.aggregate)?,
             Request::VolumeCreate(wanted) => self.create(wanted)?,
-            Request::VolumeShow(named) => drop(self.volume(&named.name)?),
+            Request::VolumeShow(named) | Request::VolumeSpaceShow(named) => {
+                self.volume(&named.name)?;
+            }
             Request::VolumeSet(wanted) => self.volume(&wanted.name)?.set(wanted)?,
             Request::VolumeResize(wanted) => {
                 self.volume(&wanted.name)?.resize(wanted.size_bytes);
@@ -249,9 +251,12 @@ impl Expected {
                 volume.snapshots.push(wanted.name.clone());
             }
             Request::SnapshotDelete(wanted) => {
-                let at = self.volume(&wanted.volume)?.place(&wanted.name)?;
-                self.check_no_clones(&wanted.volume, |base| base == wanted.name)?;
-                self.volume(&wanted.volume)?.snapshots.remove(at);
+                let volume = self.volume(&wanted.volume)?;
+                let oldest = volume.place(&wanted.name)?;
+                let newest = volume.place(wanted.through.as_ref().unwrap_or(&wanted.name))?;
+                let going = volume.snapshots.get(oldest..=newest).ok_or(Code::Usage)?.to_vec();
+                self.check_no_clones(&wanted.volume, |base| going.iter().any(|one| one == base))?;
+                self.volume(&wanted.volume)?.snapshots.drain(oldest..=newest);
             }
             Request::CloneCreate(wanted) => self.clone_volume(wanted)?,
             Request::SnapshotRestore(wanted) => {

@@ -22,6 +22,10 @@ use std::net::Ipv4Addr;
 /// Volumes that only the operator knows: these are restored.
 const QUIET: [&str; 3] = ["q0", "q1", "q2"];
 const SNAPSHOTS: [&str; 4] = ["s0", "s1", "s2", "s3"];
+/// Deletions of several snapshots, of those that could be.
+const THROUGH_PERCENT: u64 = 30;
+/// Looks at where a volume's blocks are, of those at a volume.
+const SPACE_PERCENT: u64 = 40;
 const MOUNTPOINTS: [&str; 2] = ["/m0", "/m1"];
 const POLICIES: [TieringPolicy; 4] =
     [TieringPolicy::None, TieringPolicy::SnapshotOnly, TieringPolicy::Auto, TieringPolicy::All];
@@ -71,9 +75,11 @@ impl Typist<'_> {
             }
             46..54 => {
                 let (volume, name) = self.snapshot();
+                let through = self.through(&volume, &name);
                 Request::SnapshotDelete(SnapshotDelete {
                     volume,
                     name,
+                    through,
                     dry_run: self.is_dry(),
                     plan: None,
                 })
@@ -107,7 +113,12 @@ impl Typist<'_> {
         match self.choices.below(12) {
             0..2 => Request::VolumeList,
             2 => Request::VolumeListDeleted,
-            3 => Request::VolumeShow(Named { name: self.volume() }),
+            3 => {
+                let name = self.volume();
+                let is_space = self.choices.chance(SPACE_PERCENT);
+                let of = if is_space { Request::VolumeSpaceShow } else { Request::VolumeShow };
+                of(Named { name })
+            }
             4 => Request::SnapshotList(VolumeFilter { volume: Some(self.volume()) }),
             5 => Request::SnapshotList(VolumeFilter::default()),
             6 => Request::ExportList(VolumeFilter::default()),
@@ -155,6 +166,14 @@ impl Typist<'_> {
             return self.any(&SNAPSHOTS);
         }
         self.any(&held)
+    }
+
+    /// Another snapshot through which to delete, where the volume has several.
+    fn through(&mut self, volume: &str, name: &str) -> Option<String> {
+        let held = &self.expected.volumes.get(volume)?.snapshots;
+        let (first, last) = (held.first()?, held.last()?);
+        let other = if name == last { first } else { last };
+        (held.len() > 1 && self.choices.chance(THROUGH_PERCENT)).then(|| other.clone())
     }
 
     /// Those who work on a volume want it online.

@@ -44,6 +44,10 @@ pub(super) fn check(expected: &Expected, request: &Request, reply: &Reply) -> Ch
         | Reply::VolumeOffline(info)
         | Reply::VolumeOnline(info) => check_named(expected, info),
         Reply::VolumeUndelete(info) => check_named(expected, info),
+        Reply::VolumeSpaceShow(space) => {
+            let of = Some(space.volume.as_str());
+            check_snapshots(expected, of, &space.snapshots)
+        }
         Reply::VolumeList(list) => check_volumes(expected, list),
         Reply::VolumeListDeleted(list) => expected.check_deleted(list),
         Reply::SnapshotCreate(info) => {
@@ -141,6 +145,7 @@ pub(super) fn check_snapshots(
     let shown: Vec<(&str, &str)> =
         list.iter().map(|info| (info.volume.as_str(), info.name.as_str())).collect();
     same("snapshots", &there, &shown)?;
+    check_sizes(list)?;
     for info in list {
         let (volume, snapshot) = (&info.volume, &info.name);
         let is_its = |of: &&CloneOf| of.volume == *volume && of.snapshot == *snapshot;
@@ -151,6 +156,21 @@ pub(super) fn check_snapshots(
         let is_due = |name: &String| !info.clones.contains(name) && expected.may_be_gone(name);
         clones.retain(|name| !is_due(name));
         same(&format!("clones of {volume}@{snapshot}"), &clones, &info.clones)?;
+    }
+    Ok(())
+}
+
+/// What comes back with a snapshot and all older ones is what comes back with it alone, and more.
+fn check_sizes(list: &[SnapshotInfo]) -> Checked {
+    let mut before: Option<(&str, u64)> = None;
+    for info in list {
+        let older = before.filter(|(volume, _)| *volume == info.volume).map_or(0, |(_, all)| all);
+        let (exclusive, with_older) = (info.exclusive_bytes, info.with_older_bytes);
+        let least = exclusive.map(|bytes| bytes + older);
+        if least.is_none() || with_older < least {
+            return Err(format!("with {older} of older ones: {info:?}"));
+        }
+        before = with_older.map(|bytes| (info.volume.as_str(), bytes));
     }
     Ok(())
 }

@@ -96,6 +96,7 @@ pub fn lives_of(rule: Rule) -> Lives {
             | Rule::DeletionUnnoted
             | Rule::DiskNameUnnoted
             | Rule::JobRateForgotten
+            | Rule::DeletedRangeCutShort
             | Rule::OfflineForgotten
             | Rule::QueueingForgotten
             | Rule::UndeleteForgotten

@@ -199,7 +199,9 @@ impl Twin {
                             volume.snapshots.insert(name.clone(), volume.files.clone());
                         }
                         SnapshotRequest::Delete(name) => drop(volume.snapshots.remove(name)),
-                        SnapshotRequest::Restore(_) => unreachable!("no test asks for it"),
+                        SnapshotRequest::DeleteThrough(..) | SnapshotRequest::Restore(_) => {
+                            unreachable!("no test asks for it")
+                        }
                     }
                 });
             }

@@ -705,6 +705,10 @@ impl Administration for MemoryAdministration {
         let newest = request.through.as_ref().unwrap_or(&request.name);
         let going = place..state.snapshot("delete", &request.volume, newest)? + 1;
         let object = format!("{}@{}", request.volume, request.name);
+        if going.is_empty() {
+            let error = AdminError::new(Code::Usage, "cannot delete", object);
+            return Err(error.because(format!("'{newest}' is older")));
+        }
         let list = state.snapshots.get(&request.volume).map_or(&[][..], Vec::as_slice);
         clones::check_no_base("cannot delete", &object, ("it", list.get(going.clone())))?;
         if !request.dry_run {

@@ -3,11 +3,11 @@
 //!
 //! Invariants: the lowest level of a container's tree is its container map, from VVBN to PVBN.
 
-use cowfs::buftree::{self, FileKey, Root};
+use cowfs::buftree::{self, FileKey, Root, Walk};
 use cowfs::content::Content;
 use cowfs::image::{FileWork, ImageFacts};
 use cowfs::pointer::Pointer;
-use cowfs::reader::{Progress, Reader};
+use cowfs::reader::{Progress, Reader, all};
 use cowfs::scatter::Runs;
 use ondisk::pointer::PhysicalPointer;
 use ondisk::records::VolumeRecord;
@@ -144,4 +144,32 @@ pub fn container_lookup(
     reader: &Reader<'_>,
 ) -> Progress<PhysicalPointer> {
     buftree::find(&container.root, &container_key(volume), vvbn.in_container(), reader)
+}
+
+/// Those of a volume's numbers, which are in order, that have a block in its own container map; and
+/// how many of its nodes were looked at.
+///
+/// # Errors
+/// What to wait for: all of the nodes that are not in memory.
+pub fn owned_among(
+    volume: VolumeId,
+    container: &Container,
+    numbers: &[Vvbn],
+    reader: &Reader<'_>,
+) -> Progress<(Vec<Vvbn>, usize)> {
+    let key = container_key(volume);
+    let nodes = numbers.chunk_by(|one, next| node_of(*one) == node_of(*next));
+    let owned = nodes.map(|numbers| {
+        let mut walk = Walk::new(&container.root, &key, *reader);
+        let mut owned = Vec::new();
+        for vvbn in numbers {
+            if !walk.find(vvbn.in_container())?.is_hole() {
+                owned.push(*vvbn);
+            }
+        }
+        Ok(owned)
+    });
+    let owned = all(owned)?;
+    let nodes = owned.len();
+    Ok((owned.into_iter().flatten().collect(), nodes))
 }

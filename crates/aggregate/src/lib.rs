@@ -66,7 +66,7 @@ pub use block_side::superblock::{choose_superblock, is_whole_slot};
 pub use consistency_point::{commit, freeze, steps};
 pub use containers::{
     Container, ContainerUpdate, MemberCleaned, OwnFiles, VolumeSlot, container_inode,
-    container_lookup,
+    container_lookup, owned_among,
 };
 pub use cowfs::space::FreeCounts;
 pub use error::{AggregateError, Lacking};

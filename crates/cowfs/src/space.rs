@@ -51,7 +51,7 @@ const MUTATED_BLOCKS: u64 = 16;
 pub use areas::{read_top_areas, top_areas_key};
 pub use base::{Base, DiscardPlace};
 pub use delayed::{DelayLimits, FreeCounts};
-pub use spans::{IsOwn, SnapshotSpans, SpanCount};
+pub use spans::{MapWords, OwnNumbers, SnapshotSpans, SpanCount};
 
 /// See the module.
 pub struct Space<P: Pointer> {

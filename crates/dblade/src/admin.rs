@@ -37,7 +37,7 @@ use std::sync::Arc;
 use units::{AggregateUuid, InodeNumber, SnapshotUuid, Timestamp, VolumeId};
 use volume::lifecycle::{self, NewVolumes};
 use volume::recovery_queue::Keeping;
-use volume::spans::{self, SpansDone};
+use volume::spans::{self, MayGoOn, SpansDone};
 use volume::{Birth, FlexibleVolume, SnapshotRequest};
 
 /// Volumes to be made, alike but for their names.
@@ -292,19 +292,33 @@ impl Engine {
         self.scheduler.send(affinity, Box::new(message));
     }
 
-    /// Counts what a volume's snapshots hold beside its active image, beside everything else.
-    pub fn snapshot_spans(self: &Arc<Self>, volume: &str, done: Done<SnapshotSpans>) {
+    /// Counts what a volume's snapshots hold that its active image does not, beside everything else.
+    /// The count ends when nobody holds `wanted` any more.
+    pub fn snapshot_spans(
+        self: &Arc<Self>,
+        volume: &str,
+        wanted: &Arc<()>,
+        done: Done<SnapshotSpans>,
+    ) {
         let Some(served) = self.volume_named(volume) else {
             return done(Err(EngineError::NotFound { kind: "volume", name: volume.to_owned() }));
         };
-        if served.is_unreadable() {
-            let text = "the volume cannot be read: what its snapshots hold is not known".to_owned();
-            return done(Err(AggregateError::Refused(text).into()));
-        }
         let done: SpansDone = Box::new(move |spans| done(spans.map_err(EngineError::from)));
+        let (of, wanted) = (Arc::clone(&served), Arc::downgrade(wanted));
+        let may_go_on: MayGoOn = Box::new(move || {
+            of.check_there()?;
+            let refused = |text: String| Err(AggregateError::Refused(text));
+            match of.damage() {
+                // What is in memory may be of an image that has not become one.
+                Some(damage) => refused(format!("the volume is read-only: {damage}")),
+                None if wanted.strong_count() == 0 => refused("nobody waits any more".to_owned()),
+                None => Ok(()),
+            }
+        });
+        let aggregate = &served.aggregate;
         match &served.kind {
-            VolumeKind::Flexible(volume) => spans::of_flexible(volume, &served.aggregate, done),
-            VolumeKind::Traditional(_) => spans::of_traditional(&served.aggregate, done),
+            VolumeKind::Flexible(volume) => spans::of_flexible(volume, aggregate, may_go_on, done),
+            VolumeKind::Traditional(_) => spans::of_traditional(aggregate, may_go_on, done),
         }
     }
 

@@ -43,6 +43,7 @@ mod recovery_queue;
 mod restores;
 mod retiring;
 mod sizes;
+mod spans;
 mod superblock;
 mod sync;
 mod tiering;

@@ -8,7 +8,7 @@ use crate::delayed::{DelayedBefore, DelayedShare};
 use crate::format::slack_blocks;
 use crate::front::Front;
 use crate::load::snapshot_views;
-use crate::snapshots::{Birth, Requests, SnapshotInfo, SnapshotRequest};
+use crate::snapshots::{Birth, Requests, SnapshotInfo, SnapshotRequest, deleted};
 use crate::under_way::{Cleaned, VolumeCleaning};
 use affinity::{Access, Outcome, Partition};
 use aggregate::{Acted, Aggregate, AggregateError, AutogrowMax, Container};
@@ -19,6 +19,7 @@ use cowfs::free_map::VBNS_PER_BLOCK;
 use cowfs::reader::{HeldBlocks, Reader, Stop};
 use cowfs::space::{SCAN_BLOCKS_PER_CP, Space};
 use ondisk::pointer::DualPointer;
+use ondisk::records::SNAPSHOTS_PER_BLOCK;
 use ondisk::root::VOL_INFO_VVBN;
 use platform::mutation::{self, Rule};
 use platform::sync::Mutex;
@@ -339,9 +340,11 @@ impl FlexibleVolume {
             SnapshotRequest::Create(_) => (kept, 2 * VOLUME_OVERHEAD_BLOCKS, Spender::Common),
             SnapshotRequest::Delete(_) => (0, VOLUME_OVERHEAD_BLOCKS, Spender::Reclaim),
             SnapshotRequest::DeleteThrough(..) => {
-                // Their records may lie in all blocks of the table.
-                let table = shared.overhead.of_rewritten(side.space.table_blocks());
-                (0, table, Spender::Reclaim)
+                let going = deleted(&side.space, request)?;
+                let of = |at: Option<&usize>| at.map_or(0, |at| at / SNAPSHOTS_PER_BLOCK);
+                // One block of the table is in the overhead.
+                let more = (of(going.last()) - of(going.first())) as u64;
+                (0, VOLUME_OVERHEAD_BLOCKS + 3 * more, Spender::Reclaim)
             }
             SnapshotRequest::Restore(_) => {
                 // How much of the maps there is to write again is known at the switch.

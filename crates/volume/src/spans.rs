@@ -4,26 +4,28 @@
 //! The count runs as messages of the affinity that has the block side. Each looks at some maps and
 //! sends the next, so that a consistency point waits for one of them only.
 //!
-//! Invariants: nothing is changed. A message holds a bounded number of blocks.
+//! Invariants: nothing is changed. What a message had loaded goes with it.
 //!
-//! Fails: [`AggregateError`], where a map cannot be read or the aggregate has failed.
+//! Fails: [`AggregateError`], where a map cannot be read, the aggregate has failed, or the volume is
+//! gone meanwhile.
 
 use crate::flexible::FlexibleVolume;
 use affinity::{Access, AffinityId, Outcome};
-use aggregate::{Aggregate, AggregateError, Container, container_lookup};
-use cowfs::pointer::Pointer;
+use aggregate::{Aggregate, AggregateError, Container, owned_among};
+use cowfs::free_map::{VBNS_PER_BLOCK, set_bits_of};
 use cowfs::reader::{HeldBlocks, Progress, Reader, Stop};
-use cowfs::space::{SnapshotSpans, SpanCount};
+use cowfs::space::{MapWords, SnapshotSpans, SpanCount};
 use std::sync::Arc;
-use units::{VolumeId, Vvbn};
+use units::{Fbn, VolumeId, Vvbn};
 
 /// Blocks of maps that a message looks at.
 const MAPS_PER_MESSAGE: usize = 256;
-/// Blocks that a count keeps between its messages at most, of those that were loaded for it.
-const HELD_BLOCKS_MAX: usize = 1024;
 
 /// Is told the spans.
 pub type SpansDone = Box<dyn FnOnce(Result<SnapshotSpans, AggregateError>) + Send>;
+
+/// Whether a count may go on. It is asked in each message.
+pub type MayGoOn = Box<dyn Fn() -> Result<(), AggregateError> + Send>;
 
 /// Goes on with a count.
 type Step = Box<
@@ -32,36 +34,55 @@ type Step = Box<
 >;
 
 /// Counts what the snapshots of a flexible volume hold.
-pub fn of_flexible(volume: &Arc<FlexibleVolume>, aggregate: &Arc<Aggregate>, done: SpansDone) {
+pub fn of_flexible(
+    volume: &Arc<FlexibleVolume>,
+    aggregate: &Arc<Aggregate>,
+    may_go_on: MayGoOn,
+    done: SpansDone,
+) {
     let this = Arc::clone(volume);
     let step: Step = Box::new(move |access, count, reader| {
         let side = this.vbn.write(access);
         let container = side.container.as_deref();
-        let is_own = |vvbn| is_own(this.front.id, container, vvbn, reader);
-        side.space.count_spans(count, MAPS_PER_MESSAGE, &is_own, reader)
+        let own_numbers = |index: Fbn, numbers: &MapWords| {
+            own_numbers((this.front.id, container), (index, numbers), reader)
+        };
+        side.space.count_spans(count, MAPS_PER_MESSAGE, &own_numbers, reader)
     });
-    Counting::begin(aggregate, (volume.front.affinities.vbn, step), done);
+    let affinity = volume.front.affinities.vbn;
+    Counting::begin(aggregate, (affinity, step), (may_go_on, done));
 }
 
 /// Counts what the snapshots of an aggregate's own file system hold.
-pub fn of_traditional(aggregate: &Arc<Aggregate>, done: SpansDone) {
+pub fn of_traditional(aggregate: &Arc<Aggregate>, may_go_on: MayGoOn, done: SpansDone) {
     let of = Arc::clone(aggregate);
     let step: Step = Box::new(move |access, count, reader| {
         let space = &mut of.block_side.write(access).space;
-        space.count_spans(count, MAPS_PER_MESSAGE, &|_| Ok(true), reader)
+        space.count_spans(count, MAPS_PER_MESSAGE, &|_, numbers| Ok((*numbers, 0)), reader)
     });
-    Counting::begin(aggregate, (aggregate.parts.vbn_affinity, step), done);
+    let affinity = aggregate.parts.vbn_affinity;
+    Counting::begin(aggregate, (affinity, step), (may_go_on, done));
 }
 
-/// Whether a clone has a block of its own at a number; one that no commit has yet has none.
-fn is_own(
-    volume: VolumeId,
-    container: Option<&Container>,
-    vvbn: Vvbn,
+/// Those of a map block's numbers at which a clone has blocks of its own. One that no commit has
+/// yet has none.
+fn own_numbers(
+    (volume, container): (VolumeId, Option<&Container>),
+    (index, numbers): (Fbn, &MapWords),
     reader: &Reader<'_>,
-) -> Progress<bool> {
-    let Some(container) = container else { return Ok(false) };
-    Ok(!container_lookup(volume, container, vvbn, reader)?.is_hole())
+) -> Progress<(MapWords, usize)> {
+    let (first, mut own) = (index.get() * VBNS_PER_BLOCK, numbers.map(|_| 0));
+    let Some(container) = container else { return Ok((own, 0)) };
+    let bits = numbers.iter().enumerate().flat_map(|(at, word)| {
+        set_bits_of(*word).map(move |bit| Vvbn(first + at as u64 * 64 + u64::from(bit)))
+    });
+    let numbers: Vec<Vvbn> = bits.collect();
+    let (owned, nodes) = owned_among(volume, container, &numbers, reader)?;
+    for vvbn in owned {
+        let bit = vvbn.get() - first;
+        own[(bit / 64) as usize] |= 1 << (bit % 64);
+    }
+    Ok((own, nodes))
 }
 
 struct Counting {
@@ -69,33 +90,37 @@ struct Counting {
     affinity: AffinityId,
     step: Step,
     count: SpanCount,
+    may_go_on: MayGoOn,
     done: SpansDone,
 }
 
 impl Counting {
-    fn begin(aggregate: &Arc<Aggregate>, (affinity, step): (AffinityId, Step), done: SpansDone) {
+    fn begin(
+        aggregate: &Arc<Aggregate>,
+        (affinity, step): (AffinityId, Step),
+        (may_go_on, done): (MayGoOn, SpansDone),
+    ) {
         let (aggregate, count) = (Arc::clone(aggregate), SpanCount::default());
-        Self { aggregate, affinity, step, count, done }.send(HeldBlocks::default());
+        Self { aggregate, affinity, step, count, may_go_on, done }.send();
     }
 
     /// Sends the next message.
-    fn send(self, held: HeldBlocks) {
+    fn send(self) {
         let (scheduler, affinity) = (self.aggregate.parts.scheduler.clone(), self.affinity);
-        let mut this = Some(self);
+        let (mut this, held) = (Some(self), HeldBlocks::default());
         let message = move |access: &mut Access<'_>| {
             let Some(mut counting) = this.take() else { return Outcome::Done };
             let aggregate = Arc::clone(&counting.aggregate);
-            if aggregate.is_failed() {
-                (counting.done)(Err(AggregateError::Stopping));
+            let failed = || Err(AggregateError::Stopping);
+            let may_go_on = if aggregate.is_failed() { failed() } else { (counting.may_go_on)() };
+            if let Err(error) = may_go_on {
+                (counting.done)(Err(error));
                 return Outcome::Done;
             }
             let reader = Reader { cache: &aggregate.parts.cache, held: &held };
             match (counting.step)(access, &mut counting.count, &reader) {
                 Ok(Some(spans)) => (counting.done)(Ok(spans)),
-                Ok(None) => {
-                    held.trim(HELD_BLOCKS_MAX);
-                    counting.send(held.clone());
-                }
+                Ok(None) => counting.send(),
                 Err(Stop::Wait(wait)) => {
                     this = Some(counting);
                     return aggregate.suspend(wait, &held);

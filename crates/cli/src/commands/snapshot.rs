@@ -9,8 +9,8 @@ use crate::table::{Column, Table};
 use crate::terminal::Terminal;
 use admin_api::names::parse_snapshot_name;
 use admin_api::{
-    AdminError, Administration, SnapshotDelete, SnapshotInfo, SnapshotName, SnapshotRestore,
-    VolumeFilter,
+    AdminError, Administration, Removal, SnapshotDelete, SnapshotInfo, SnapshotName,
+    SnapshotRestore, VolumeFilter,
 };
 use units::ByteSize;
 
@@ -37,7 +37,8 @@ pub(super) fn run(
                 return removal("delete", &plan);
             }
             confirm(terminal, options, "delete", &plan)?;
-            removal("delete", &node.snapshot_delete(&request(false, shown(&plan)))?)
+            let deleted = node.snapshot_delete(&request(false, shown(&plan)))?;
+            removal("delete", &Removal { freed_bytes: plan.freed_bytes, ..deleted })
         }
         SnapshotCommand::Restore { name, discard_newer, dry_run } => {
             let (volume, name) = owned(parse_snapshot_name(name)?);
@@ -120,7 +121,8 @@ fn drawn(snapshots: &[SnapshotInfo]) -> Table {
     let mut parts = Vec::with_capacity(snapshots.len());
     for snapshot in snapshots {
         let before = older.filter(|(volume, _)| *volume == snapshot.volume);
-        let with_older = snapshot.with_older_bytes.unwrap_or_default();
+        let with_older = snapshot.with_older_bytes.or(before.map(|(_, bytes)| bytes));
+        let with_older = with_older.unwrap_or_default();
         let added = with_older.saturating_sub(before.map_or(0, |(_, bytes)| bytes));
         let exclusive = snapshot.exclusive_bytes.unwrap_or_default();
         parts.push([exclusive, added.saturating_sub(exclusive)]);

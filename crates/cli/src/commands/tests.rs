@@ -747,6 +747,21 @@ fn a_restore_says_what_it_takes_along() {
 }
 
 #[test]
+fn snapshots_are_drawn_and_deleted_together() {
+    let session = with_volume();
+    ["a", "b", "c"]
+        .iter()
+        .for_each(|name| drop(session.ok(&format!("stroop snapshot create home@{name}"))));
+    let drawn = session.ok("stroop snapshot list home --timeline");
+    assert!(drawn.contains("TIMELINE") && drawn.contains("--through c --dry-run"), "{drawn}");
+    let space = session.ok("stroop volume show home --space");
+    assert!(space.contains("@b") && space.contains("are available"), "{space}");
+    session.fails("stroop snapshot delete home@a --through x --yes", 3);
+    session.ok("stroop snapshot delete home@a --through b --yes");
+    assert_eq!(session.ok("stroop snapshot list home -o name"), "home@c\n");
+}
+
+#[test]
 fn exports_are_ordered_and_explained() {
     let session = with_volume();
     session.ok("stroop export add home --client 10.0.0.0/8");

@@ -16,18 +16,22 @@
 //! Fails: where a map cannot be read nothing is known of the volume's snapshots.
 
 use super::{Space, or_into};
-use crate::free_map::{VBNS_PER_BLOCK, first_of, set_bits_of};
+use crate::free_map::{VBNS_PER_BLOCK, set_bits_of};
 use crate::pointer::Pointer;
 use crate::reader::{Progress, Reader, Stop, all};
+use crate::snapshot::Snapshot;
 use platform::mutation::{self, Rule};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use units::{BLOCK_SIZE, Block, BlockNumber, BlockRef, Fbn, SnapshotId};
+use units::{BLOCK_SIZE, Block, BlockRef, Fbn, SnapshotId};
 
 /// Snapshots whose maps are read at once.
 const MAPS_AT_ONCE: usize = 64;
 const WORDS: usize = BLOCK_SIZE / 8;
+
+/// A bit for each number of a map block.
+pub type MapWords = [u64; WORDS];
 
 /// See the module. Numbers are blocks of 4 KiB.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -135,14 +139,16 @@ struct BlockCount {
     snapshots: Vec<SnapshotId>,
     /// So many of them were asked.
     asked: usize,
+    /// The map block of the one that was asked last.
+    last: Option<BlockRef>,
     /// Numbers to be counted.
-    held: [u64; WORDS],
+    held: MapWords,
     /// Numbers beside them that were inherited.
     inherited: u64,
     /// Those that the snapshot asked last has.
-    open: [u64; WORDS],
+    open: MapWords,
     /// Those that any snapshot has.
-    seen: [u64; WORDS],
+    seen: MapWords,
     /// The oldest snapshot that has each number, by its place in `snapshots`.
     first: Vec<u16>,
     /// Numbers by the places of the oldest and the newest snapshot that have them.
@@ -153,12 +159,13 @@ impl BlockCount {
     fn new(
         index: Fbn,
         snapshots: Vec<SnapshotId>,
-        (held, inherited): ([u64; WORDS], u64),
+        (held, inherited): (MapWords, u64),
     ) -> Box<Self> {
         Box::new(Self {
             index,
             snapshots,
             asked: 0,
+            last: None,
             held,
             inherited,
             open: [0; WORDS],
@@ -169,7 +176,7 @@ impl BlockCount {
     }
 
     /// The next snapshot has these numbers.
-    fn ask(&mut self, map: &[u64; WORDS]) {
+    fn ask(&mut self, map: &MapWords) {
         for (word, bits) in map.iter().enumerate() {
             let bits = bits & self.held[word];
             let (open, first) = (self.open[word], word * 64);
@@ -211,8 +218,9 @@ impl BlockCount {
     }
 }
 
-/// Tells whether a clone has a block of its own at a number that it may have inherited.
-pub type IsOwn<'a, N> = &'a dyn Fn(N) -> Progress<bool>;
+/// Tells of numbers that a clone may have inherited at which of them it has a block of its own, and
+/// how many blocks were looked at for that.
+pub type OwnNumbers<'a> = &'a dyn Fn(Fbn, &MapWords) -> Progress<(MapWords, usize)>;
 
 impl<P: Pointer> Space<P> {
     /// Goes on with a count, through so many blocks of snapshots' maps at least. Returns the spans
@@ -224,7 +232,7 @@ impl<P: Pointer> Space<P> {
         &mut self,
         count: &mut SpanCount,
         blocks_max: usize,
-        is_own: IsOwn<'_, P::Number>,
+        own_numbers: OwnNumbers<'_>,
         reader: &Reader<'_>,
     ) -> Progress<Option<SnapshotSpans>> {
         let mut blocks = 0;
@@ -239,7 +247,8 @@ impl<P: Pointer> Space<P> {
                     found.settle(whole);
                     return Ok(Some(found));
                 };
-                let alone = self.held_alone(index, is_own, reader)?;
+                let (alone, read) = self.held_alone(index, own_numbers, reader)?;
+                blocks += read;
                 // Where nothing is left to be counted no snapshot is asked.
                 let is_empty = alone.0.iter().all(|word| *word == 0);
                 let whole = if is_empty { Vec::new() } else { whole };
@@ -266,39 +275,42 @@ impl<P: Pointer> Space<P> {
 
     /// The first map block from `from` on in which a snapshot may have numbers.
     fn next_held(&mut self, from: Fbn, reader: &Reader<'_>) -> Progress<Option<Fbn>> {
-        let mut found = self.summary_map.next_known(from, reader)?;
+        let found = self.summary_map.next_known(from, reader)?;
         let (volume, end) = (self.volume, Fbn(self.size_blocks.div_ceil(VBNS_PER_BLOCK)));
-        for snapshot in &mut self.snapshots {
+        let next = self.unmerged(end).map(|snapshot| {
             let from = from.max(Fbn(snapshot.merged_blocks));
-            if from < end && snapshot.snapshot_table.is_some() {
-                let next = snapshot.map(volume, reader)?.next_present(from, reader)?;
-                found = found.into_iter().chain(next).min();
-            }
-        }
-        Ok(found)
+            snapshot.map(volume, reader)?.next_present(from, reader)
+        });
+        Ok(all(next)?.into_iter().flatten().chain(found).min())
+    }
+
+    /// The snapshots of which not all map blocks before `end` are in the summary map.
+    fn unmerged(&mut self, end: Fbn) -> impl Iterator<Item = &mut Snapshot<P>> {
+        let is_unmerged = move |snapshot: &&mut Snapshot<P>| {
+            snapshot.merged_blocks < end.get() && snapshot.snapshot_table.is_some()
+        };
+        self.snapshots.iter_mut().filter(is_unmerged)
     }
 
     /// The numbers of a map block that snapshots have, and neither the active image nor, of a
-    /// clone, an ancestor; and how many an ancestor has.
+    /// clone, an ancestor; how many an ancestor has; and how many blocks were looked at.
     fn held_alone(
         &mut self,
         index: Fbn,
-        is_own: IsOwn<'_, P::Number>,
+        own_numbers: OwnNumbers<'_>,
         reader: &Reader<'_>,
-    ) -> Progress<([u64; WORDS], u64)> {
+    ) -> Progress<((MapWords, u64), usize)> {
         let mut held = self.summary_map.read(index, reader)?;
-        for snapshot in &mut self.snapshots {
-            if snapshot.merged_blocks <= index.get() && snapshot.snapshot_table.is_some() {
-                let own = snapshot.map(self.volume, reader)?.read(index, reader)?;
-                or_into(Arc::make_mut(&mut held), &own);
-            }
-        }
+        let volume = self.volume;
+        let unmerged = self.unmerged(index.offset(1));
+        let maps = all(unmerged.map(|one| one.map(volume, reader)?.read(index, reader)))?;
+        maps.iter().for_each(|map| or_into(Arc::make_mut(&mut held), map));
         let active = words_of(&*self.active_map.read(index, reader)?);
         let mut alone = words_of(&held);
         alone.iter_mut().zip(&active).for_each(|(word, active)| *word &= !active);
         let Some(base) = self.base.as_ref().filter(|_| !mutation::broken(Rule::InheritedCounted))
         else {
-            return Ok((alone, 0));
+            return Ok(((alone, 0), maps.len()));
         };
         let base = match base.map().read(index, reader) {
             Ok(block) => words_of(&block),
@@ -306,16 +318,15 @@ impl<P: Pointer> Space<P> {
             Err(Stop::Damaged(_)) => [u64::MAX; WORDS],
             Err(stop) => return Err(stop),
         };
-        let (first, mut inherited) = (first_of::<P::Number>(index), 0);
-        for (at, word) in alone.iter_mut().enumerate() {
-            for bit in set_bits_of(*word & base[at]) {
-                if !is_own(first.offset(at as u64 * 64 + u64::from(bit)))? {
-                    *word &= !(1 << bit);
-                    inherited += 1;
-                }
-            }
+        let doubtful: MapWords = std::array::from_fn(|at| alone[at] & base[at]);
+        let (own, read) = own_numbers(index, &doubtful)?;
+        let mut inherited = 0;
+        for (word, lacking) in alone.iter_mut().zip(doubtful.iter().zip(&own)) {
+            let lacking = lacking.0 & !lacking.1;
+            inherited += u64::from(lacking.count_ones());
+            *word &= !lacking;
         }
-        Ok((alone, inherited))
+        Ok(((alone, inherited), maps.len() + read))
     }
 
     /// Asks some more snapshots about a map block; how many.
@@ -326,12 +337,20 @@ impl<P: Pointer> Space<P> {
         let chosen = self.snapshots.iter_mut().filter(|one| some.contains(&one.id));
         let maps = chosen.map(|one| one.map(volume, reader)?.read(index, reader));
         let maps: Vec<BlockRef> = all(maps)?;
-        maps.iter().for_each(|map| block.ask(&words_of(map)));
+        for map in &maps {
+            match block.last.replace(BlockRef::clone(map)) {
+                // Most have the very block of the one before: nothing begins or ends there.
+                Some(last) if Arc::ptr_eq(&last, map) && !mutation::broken(Rule::SpanCutShort) => {
+                    block.asked += 1;
+                }
+                _ => block.ask(&words_of(map)),
+            }
+        }
         Ok(maps.len().max(1))
     }
 }
 
-fn words_of(block: &Block) -> [u64; WORDS] {
+fn words_of(block: &Block) -> MapWords {
     let mut words = [0; WORDS];
     let (bytes, _) = block.bytes().as_chunks::<8>();
     words.iter_mut().zip(bytes).for_each(|(word, bytes)| *word = u64::from_le_bytes(*bytes));

@@ -35,10 +35,15 @@ impl Volumes {
         filter: &VolumeFilter,
     ) -> Result<Vec<SnapshotInfo>, AdminError> {
         let mut list = Vec::new();
+        let counts = self.counts();
         for volume in self.filtered("cannot list snapshots of", filter)? {
-            let found = self.snapshots_of(&volume)?;
-            let spans = if found.is_empty() { None } else { self.spans_of(&volume).ok() };
-            list.extend(self.shown_snapshots(&volume, &found, spans.as_ref()));
+            let found = match self.snapshots_of(&volume) {
+                // One of all volumes is gone meanwhile.
+                Err(error) if filter.volume.is_none() && error.code == Code::NotFound => continue,
+                found => found?,
+            };
+            let spans = if found.is_empty() { None } else { counts.of(&volume).ok() };
+            list.extend(self.shown_snapshots(&volume, &found, spans.as_deref()));
         }
         Ok(list)
     }
@@ -98,8 +103,9 @@ impl Volumes {
         Ok(info(&volume.name(), &made))
     }
 
+    /// What comes back is told by a dry run. The deed does not wait for the count.
     pub(crate) fn delete_snapshot(&self, wanted: &SnapshotDelete) -> Result<Removal, AdminError> {
-        let _turn = self.node.turn();
+        let turn = self.node.turn();
         let message = "cannot delete";
         let volume = self.find("cannot delete snapshot of", &wanted.volume)?;
         let list = self.snapshots_of(&volume)?;
@@ -116,7 +122,6 @@ impl Volumes {
         }
         let plan = plan_of(Some(going));
         Removal::check_plan(message, &object, &plan, wanted.plan.as_deref())?;
-        let (unknown, freed_bytes) = self.freed_with(&volume, going);
         let mut consequences = Vec::new();
         if going.len() > 1 {
             let lost = |one: &SnapshotSummary| {
@@ -124,8 +129,13 @@ impl Volumes {
             };
             consequences.extend(going.iter().map(lost));
         }
-        consequences.extend(unknown);
-        if !wanted.dry_run {
+        let mut freed_bytes = 0;
+        if wanted.dry_run {
+            drop(turn);
+            let (bytes, unknown) = self.freed_with(&volume, going);
+            freed_bytes = bytes;
+            consequences.extend(unknown);
+        } else {
             let delete = match &wanted.through {
                 None => SnapshotRequest::Delete(wanted.name.clone()),
                 Some(newest) => SnapshotRequest::DeleteThrough(wanted.name.clone(), newest.clone()),

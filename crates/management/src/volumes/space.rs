@@ -1,36 +1,93 @@
 //! Where a volume's blocks are, and what comes back when snapshots are deleted.
 //!
-//! Invariants: nothing is remembered: the engine counts each time ([`dblade::SnapshotSpans`]). A
-//! volume without snapshots is not counted.
+//! Invariants: nothing is remembered: the engine counts each time ([`dblade::SnapshotSpans`]), and
+//! holds up no other administrator meanwhile. Who lists or deletes snapshots waits for
+//! [`PATIENCE`] at most, and does without the figures then.
 //!
 //! Fails: where the engine cannot read a map nothing is told of the volume's snapshots, and why.
 
+use crate::node::Node;
 use crate::volumes::room::Volumes;
+use crate::waits::Ending;
 use admin_api::{AdminError, Named, VolumeSpace};
-use dblade::{ServedVolume, SnapshotSpans, SnapshotSummary};
+use dblade::{EngineError, ServedVolume, SnapshotSpans, SnapshotSummary};
 use std::collections::BTreeSet;
-use units::{BLOCK_SIZE_U64, SnapshotId};
+use std::sync::Arc;
+use std::time::Duration;
+use units::{BLOCK_SIZE_U64, SnapshotId, shell_word};
 
-impl Volumes {
+/// How long the counts of one call are waited for, where the call can do without them.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A count ended so, or without an answer.
+type Counted = Option<Result<Arc<SnapshotSpans>, String>>;
+
+/// Ends an [`Ending`] whether or not the engine answers.
+struct Answered(Arc<Ending<Counted>>, Counted);
+
+impl Answered {
+    fn note(&mut self, spans: Result<SnapshotSpans, EngineError>) {
+        self.1 = Some(spans.map(Arc::new).map_err(|error| error.to_string()));
+    }
+}
+
+impl Drop for Answered {
+    fn drop(&mut self) {
+        self.0.end(self.1.take());
+    }
+}
+
+/// The counts of one call.
+pub(crate) struct Counts<'a> {
+    node: &'a Node,
+    until_nanoseconds: u64,
+}
+
+impl Counts<'_> {
     /// What a volume's snapshots hold beside its present files.
     ///
     /// # Errors
-    /// What the engine says.
-    pub(crate) fn spans_of(&self, volume: &ServedVolume) -> Result<SnapshotSpans, AdminError> {
-        let name = &volume.name();
-        self.node.waits.request("cannot count the snapshots of", name, |done| {
-            self.node.engine.snapshot_spans(name, done);
-        })
+    /// Why it is not known.
+    pub fn of(&self, volume: &ServedVolume) -> Result<Arc<SnapshotSpans>, String> {
+        let (ending, wanted) = (Arc::<Ending<Counted>>::default(), Arc::new(()));
+        let mut answered = Answered(Arc::clone(&ending), None);
+        let done = move |spans: Result<SnapshotSpans, EngineError>| {
+            answered.note(spans);
+        };
+        self.node.engine.snapshot_spans(&volume.name(), &wanted, Box::new(done));
+        let now = self.node.clock.monotonic_nanoseconds();
+        let left = Duration::from_nanos(self.until_nanoseconds.saturating_sub(now));
+        match self.node.waits.wait_a_while(&ending, left) {
+            Some(Some(counted)) => counted,
+            Some(None) => Err("the engine stopped before it was counted".to_owned()),
+            None => Err(format!(
+                "it takes long to count: stroop volume show {} --space waits for it",
+                shell_word(&volume.name())
+            )),
+        }
+    }
+}
+
+impl Volumes {
+    /// Counts for a call that can do without them.
+    pub(crate) fn counts(&self) -> Counts<'_> {
+        let now = self.node.clock.monotonic_nanoseconds();
+        let patience = PATIENCE.as_nanos() as u64;
+        Counts { node: &self.node, until_nanoseconds: now.saturating_add(patience) }
     }
 
     /// Where a volume's blocks are.
     ///
     /// # Errors
-    /// As [`Self::spans_of`].
+    /// What the engine says.
     pub(crate) fn volume_space(&self, wanted: &Named) -> Result<VolumeSpace, AdminError> {
-        let volume = self.find("cannot show the space of", &wanted.name)?;
+        let message = "cannot show the space of";
+        let volume = self.find(message, &wanted.name)?;
         let snapshots = self.snapshots_of(&volume)?;
-        let spans = self.spans_of(&volume)?;
+        let is_wanted = Arc::new(());
+        let spans: SnapshotSpans = self.node.waits.request(message, &wanted.name, |done| {
+            self.node.engine.snapshot_spans(&wanted.name, &is_wanted, done);
+        })?;
         let inherited_blocks = volume.inherited_blocks();
         let owned_blocks = volume.owned_blocks();
         let held_blocks = spans.held_blocks();
@@ -52,20 +109,16 @@ impl Volumes {
         })
     }
 
-    /// What comes back when these snapshots are deleted, in a sentence and in bytes; 0 where that
-    /// is not known.
+    /// What comes back when these snapshots are deleted: in bytes, and why that is not known.
     pub(crate) fn freed_with(
         &self,
         volume: &ServedVolume,
         snapshots: &[SnapshotSummary],
-    ) -> (Option<String>, u64) {
+    ) -> (u64, Option<String>) {
         let chosen: BTreeSet<SnapshotId> = snapshots.iter().map(|snapshot| snapshot.id).collect();
-        match self.spans_of(volume) {
-            Ok(spans) => (None, spans.freed_with(&chosen) * BLOCK_SIZE_U64),
-            Err(error) => {
-                let why = error.cause.join("; ");
-                (Some(format!("what comes back is not known: {why}")), 0)
-            }
+        match self.counts().of(volume) {
+            Ok(spans) => (spans.freed_with(&chosen) * BLOCK_SIZE_U64, None),
+            Err(why) => (0, Some(format!("what comes back is not known: {why}"))),
         }
     }
 }

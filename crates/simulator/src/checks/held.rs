@@ -29,7 +29,8 @@ pub fn check_held(machine: &mut Machine<'_>, report: &Report) -> Result<(), Find
         };
         let Some(found) = report.held.get(&number) else { continue };
         let engine = Arc::clone(&machine.engine);
-        let spans = promise(|done| engine.snapshot_spans(&served.name(), done));
+        let wanted = Arc::default();
+        let spans = promise(|done| engine.snapshot_spans(&served.name(), &wanted, done));
         let spans = machine.wait("count of what snapshots hold", &spans)?;
         if committed(machine) != before {
             machine.trace.meet("held: a consistency point came in between");

@@ -43,6 +43,9 @@ pub struct Request {
     before: Option<Known>,
     /// Asked for in the same breath, to be refused because of a restore.
     refused: Vec<(SnapshotRequest, Answer)>,
+    /// What snapshots hold is counted meanwhile, until the request is over. Whatever is told may be
+    /// of any moment.
+    _counted: Arc<()>,
 }
 
 /// What both sides know of snapshots.
@@ -85,7 +88,9 @@ impl Request {
             refused.push((request.clone(), ask(request)));
             machine.trace.meet("snapshots: other requests beside a restore");
         }
-        Self { action, answer, taken_by, is_taken: false, before: None, refused }
+        let counted = Arc::default();
+        engine.snapshot_spans(volume, &counted, Box::new(drop));
+        Self { action, answer, taken_by, is_taken: false, before: None, refused, _counted: counted }
     }
 
     /// The engine's answer, once.

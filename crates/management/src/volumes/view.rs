@@ -97,7 +97,6 @@ impl Volumes {
             autogrow_max_bytes: shown_autogrow_max(volume.autogrow_max()),
             tiered_bytes: volume.object_blocks() * BLOCK_SIZE_U64,
             size_bytes: volume.size_blocks() * BLOCK_SIZE_U64,
-            // The engine does not tell apart what snapshots alone hold.
             live_bytes: volume.active_blocks() * BLOCK_SIZE_U64,
             snapshot_bytes: volume.used_blocks().saturating_sub(volume.active_blocks())
                 * BLOCK_SIZE_U64,

@@ -28,7 +28,7 @@ use crate::requests::{
     SnapshotRestore, SpareAdd, SpareRemove, Validate, VolumeFilter,
 };
 use crate::scrub::{ScrubChange, ScrubInfo};
-use crate::space::VolumeSpace;
+use crate::space::{AggregateSpace, VolumeSpace};
 use serde::{Deserialize, Serialize};
 
 /// Carries a request to a node and its answer back.
@@ -147,6 +147,8 @@ administration! {
     AggregateList aggregate_list() -> Vec<AggregateInfo>;
     /// One aggregate.
     AggregateShow aggregate_show(request: Named) -> AggregateInfo;
+    /// Where an aggregate's blocks are. Of clones with snapshots maps are counted.
+    AggregateSpaceShow aggregate_space(request: Named) -> AggregateSpace;
     /// How much of which allocation area of an aggregate is free; `Conflict` if it is out of
     /// service.
     AggregateMap aggregate_map(request: MapShow) -> AggregateMap;

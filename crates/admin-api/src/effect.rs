@@ -25,6 +25,7 @@ impl Request {
             | Self::EventList(_)
             | Self::AggregateList
             | Self::AggregateShow(_)
+            | Self::AggregateSpaceShow(_)
             | Self::AggregateMap(_)
             | Self::AggregateFeatures(_)
             | Self::UpgradeCheck

@@ -78,5 +78,5 @@ pub use requests::{
     Validate, VolumeFilter,
 };
 pub use scrub::{ScrubAction, ScrubChange, ScrubInfo, ScrubState};
-pub use space::VolumeSpace;
+pub use space::{AggregateSpace, VolumeShare, VolumeSpace};
 pub use time::Time;

@@ -16,6 +16,7 @@ mod jobs;
 mod mounts;
 mod online;
 mod recovery_queue;
+mod snapshots;
 mod volumes;
 
 use crate::area_map::{AggregateMap, MapShow};
@@ -42,7 +43,7 @@ use crate::requests::{
     SnapshotRestore, SpareAdd, SpareRemove, VolumeFilter,
 };
 use crate::scrub::{ScrubAction, ScrubChange, ScrubInfo, ScrubState};
-use crate::space::VolumeSpace;
+use crate::space::{AggregateSpace, VolumeSpace};
 use crate::{Administration, Time};
 use platform::sync::Mutex;
 use std::collections::BTreeMap;
@@ -124,13 +125,8 @@ impl State {
         (queue, recovery_queue::Live { volumes, snapshots, aggregates })
     }
 
-    /// The place of a snapshot among its volume's.
-    fn snapshot(&self, action: &str, volume: &str, name: &str) -> Result<usize, AdminError> {
-        let held = self.snapshots.get(volume).ok_or_else(|| missing(action, "volume", volume))?;
-        let full_name = format!("{volume}@{name}");
-        held.iter()
-            .position(|snapshot| snapshot.name == name)
-            .ok_or_else(|| missing(action, "snapshot", &full_name))
+    const fn held(&mut self) -> snapshots::Held<'_> {
+        snapshots::Held { volumes: &mut self.volumes, snapshots: &mut self.snapshots }
     }
 
     fn next_number(&mut self) -> (u32, Time) {
@@ -493,6 +489,11 @@ impl Administration for MemoryAdministration {
         found.ok_or_else(|| missing("show aggregate", "aggregate", &request.name))
     }
 
+    fn aggregate_space(&self, request: &Named) -> Result<AggregateSpace, AdminError> {
+        let aggregate = self.aggregate_show(request)?;
+        Ok(volumes::aggregate_space(&aggregate, &self.state.lock().volumes))
+    }
+
     fn aggregate_map(&self, request: &MapShow) -> Result<AggregateMap, AdminError> {
         let state = self.state.lock();
         let found = state.aggregates.get(&request.name);
@@ -670,79 +671,20 @@ impl Administration for MemoryAdministration {
 
     fn snapshot_create(&self, request: &SnapshotName) -> Result<SnapshotInfo, AdminError> {
         let mut state = self.state.lock();
-        state.volume("create snapshot of", &request.volume)?;
-        if state.snapshot("find", &request.volume, &request.name).is_ok() {
-            return Err(taken("snapshot", &format!("{}@{}", request.volume, request.name)));
-        }
-        let (id, created) = state.next_number();
-        let snapshot = SnapshotInfo {
-            volume: request.volume.clone(),
-            name: request.name.clone(),
-            id,
-            created,
-            exclusive_bytes: Some(0),
-            with_older_bytes: Some(0),
-            clones: Vec::new(),
-        };
-        state.snapshots.entry(request.volume.clone()).or_default().push(snapshot.clone());
-        state.volume("find", &request.volume)?.snapshots += 1;
-        Ok(snapshot)
+        let number = state.next_number();
+        snapshots::create(&mut state.held(), request, number)
     }
 
     fn snapshot_list(&self, request: &VolumeFilter) -> Result<Vec<SnapshotInfo>, AdminError> {
-        let mut state = self.state.lock();
-        if let Some(volume) = &request.volume {
-            state.volume("list snapshots of", volume)?;
-        }
-        let wanted = |name: &String| request.volume.as_ref().is_none_or(|volume| volume == name);
-        let lists = state.snapshots.iter().filter(|(name, _)| wanted(name));
-        Ok(lists.flat_map(|(_, list)| list.iter().cloned()).collect())
+        snapshots::list(&mut self.state.lock().held(), request)
     }
 
     fn snapshot_delete(&self, request: &SnapshotDelete) -> Result<Removal, AdminError> {
-        let mut state = self.state.lock();
-        let place = state.snapshot("delete", &request.volume, &request.name)?;
-        let newest = request.through.as_ref().unwrap_or(&request.name);
-        let going = place..state.snapshot("delete", &request.volume, newest)? + 1;
-        let object = format!("{}@{}", request.volume, request.name);
-        if going.is_empty() {
-            let error = AdminError::new(Code::Usage, "cannot delete", object);
-            return Err(error.because(format!("'{newest}' is older")));
-        }
-        let list = state.snapshots.get(&request.volume).map_or(&[][..], Vec::as_slice);
-        clones::check_no_base("cannot delete", &object, ("it", list.get(going.clone())))?;
-        if !request.dry_run {
-            if let Some(list) = state.snapshots.get_mut(&request.volume) {
-                list.drain(going.clone());
-            }
-            state.volume("find", &request.volume)?.snapshots -= going.len() as u64;
-        }
-        Ok(Removal::new(object, vec![], request.dry_run))
+        snapshots::delete(&mut self.state.lock().held(), request)
     }
 
     fn snapshot_restore(&self, request: &SnapshotRestore) -> Result<Removal, AdminError> {
-        let mut state = self.state.lock();
-        let place = state.snapshot("restore", &request.volume, &request.name)?;
-        let list = state.snapshots.entry(request.volume.clone()).or_default();
-        let newer: Vec<String> =
-            list.iter().skip(place + 1).map(|later| later.name.clone()).collect();
-        let object = format!("{}@{}", request.volume, request.name);
-        if !newer.is_empty() && !request.discard_newer {
-            return Err(AdminError::new(Code::Conflict, "cannot restore", object)
-                .because(format!("newer snapshots would be lost: {}", newer.join(", ")))
-                .try_next("add --discard-newer, or delete them first"));
-        }
-        let newer_of = ("the newer snapshots", list.get(place + 1..));
-        clones::check_no_base("cannot restore", &object, newer_of)?;
-        let plan = newer.join(",");
-        Removal::check_plan("cannot restore", &object, &plan, request.plan.as_deref())?;
-        if !request.dry_run {
-            list.truncate(place + 1);
-            state.volume("find", &request.volume)?.snapshots = place as u64 + 1;
-        }
-        let mut consequences = vec![format!("all changes to {} since", request.volume)];
-        consequences.extend(newer.iter().map(|name| format!("snapshot {}@{name}", request.volume)));
-        Ok(Removal { plan, ..Removal::new(object, consequences, request.dry_run) })
+        snapshots::restore(&mut self.state.lock().held(), request)
     }
 
     fn clone_create(&self, request: &CloneCreate) -> Result<Vec<VolumeInfo>, AdminError> {
@@ -750,7 +692,7 @@ impl Administration for MemoryAdministration {
         if let Some(name) = request.names.iter().find(|name| state.volumes.contains_key(*name)) {
             return Err(taken("volume", name));
         }
-        let place = state.snapshot("clone", &request.volume, &request.snapshot)?;
+        let place = state.held().snapshot("clone", &request.volume, &request.snapshot)?;
         let parent = state.volume("clone", &request.volume)?.clone();
         let make = |name: &String| clones::made(name, request, &parent, state.next_number());
         let made: Vec<VolumeInfo> = request.names.iter().map(make).collect();

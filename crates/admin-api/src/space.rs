@@ -1,12 +1,12 @@
-//! Where a volume's blocks are.
+//! Where the blocks of a volume and of an aggregate are.
 //!
 //! Invariants: each block counts in one of the fields. Of a volume that does not change, those that
-//! are the volume's own add up to `owned_bytes`.
+//! are the volume's own add up to `owned_bytes`. Those of an aggregate add up to `size_bytes`.
 
 use crate::replies::SnapshotInfo;
 use serde::{Deserialize, Serialize};
 
-/// See the module.
+/// Where the blocks of a volume are.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct VolumeSpace {
     /// The volume.
@@ -38,5 +38,64 @@ impl VolumeSpace {
     #[must_use]
     pub fn exclusive_bytes(&self) -> u64 {
         self.snapshots.iter().filter_map(|snapshot| snapshot.exclusive_bytes).sum()
+    }
+}
+
+/// What a volume has of an aggregate.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeShare {
+    /// The volume.
+    pub volume: String,
+    /// Whether it is in the recovery queue.
+    pub deleted: bool,
+    /// Used by its present files, metadata included, and not inherited.
+    pub live_bytes: u64,
+    /// Used by snapshots only, and not inherited; those that were deleted included.
+    pub snapshot_bytes: u64,
+    /// Freed by clients and not yet free.
+    pub delayed_free_bytes: u64,
+    /// Beside these: what a clone shares with its ancestors, which have it.
+    pub inherited_bytes: u64,
+}
+
+impl VolumeShare {
+    /// What the aggregate has for the volume.
+    #[must_use]
+    pub const fn owned_bytes(&self) -> u64 {
+        self.live_bytes + self.snapshot_bytes + self.delayed_free_bytes
+    }
+}
+
+/// Where the blocks of an aggregate are.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct AggregateSpace {
+    /// The aggregate.
+    pub aggregate: String,
+    /// Its disks, spares included.
+    pub raw_bytes: u64,
+    /// Of these: parity.
+    pub parity_bytes: u64,
+    /// Of these: spares.
+    pub spare_bytes: u64,
+    /// Usable size: what is left, without labels and the identities of blocks.
+    pub size_bytes: u64,
+    /// What its volumes have, in order of name.
+    pub volumes: Vec<VolumeShare>,
+    /// The aggregate's own metadata.
+    pub metadata_bytes: u64,
+    /// Held back so that deleting works when all else is full.
+    pub reserve_bytes: u64,
+    /// Free in a group of disks that leaves: nobody's room.
+    pub leaving_bytes: u64,
+    /// Free for volumes.
+    pub free_bytes: u64,
+}
+
+impl AggregateSpace {
+    /// The sum of all parts of the usable size.
+    #[must_use]
+    pub fn sum_bytes(&self) -> u64 {
+        let volumes: u64 = self.volumes.iter().map(VolumeShare::owned_bytes).sum();
+        volumes + self.metadata_bytes + self.reserve_bytes + self.leaving_bytes + self.free_bytes
     }
 }

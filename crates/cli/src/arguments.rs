@@ -426,6 +426,9 @@ pub enum AggregateCommand {
         /// Draw how much of which allocation area is free, in place of the disks
         #[arg(long)]
         map: bool,
+        /// Draw where its blocks are: in which volumes, and in their snapshots
+        #[arg(long, conflicts_with = "map")]
+        space: bool,
     },
 }
 

@@ -36,6 +36,7 @@ pub mod reader;
 pub mod scatter;
 pub mod snapshot;
 pub mod space;
+pub mod spans;
 pub mod stream;
 mod stride;
 pub mod transaction;

@@ -17,7 +17,6 @@ mod counted;
 mod delayed;
 mod number_set;
 mod pinned;
-mod spans;
 
 use crate::buftree::Root;
 use crate::free_map::{MapFile, VBNS_PER_BLOCK, map_block_of, position, set_bits};
@@ -51,7 +50,6 @@ const MUTATED_BLOCKS: u64 = 16;
 pub use areas::{read_top_areas, top_areas_key};
 pub use base::{Base, DiscardPlace};
 pub use delayed::{DelayLimits, FreeCounts};
-pub use spans::{MapWords, OwnNumbers, SnapshotSpans, SpanCount};
 
 /// See the module.
 pub struct Space<P: Pointer> {

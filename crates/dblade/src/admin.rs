@@ -23,7 +23,7 @@ use cowfs::cache::BufferCache;
 use cowfs::logical::Logical;
 use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Reader};
-use cowfs::space::SnapshotSpans;
+use cowfs::spans::SnapshotSpans;
 use file_service::Attributes;
 use media::Profile;
 use ondisk::pointer::DualPointer;
@@ -292,7 +292,8 @@ impl Engine {
         self.scheduler.send(affinity, Box::new(message));
     }
 
-    /// Counts what a volume's snapshots hold that its active image does not, beside everything else.
+    /// Counts what a volume's snapshots hold that its active image does not, beside everything
+    /// else.
     /// The count ends when nobody holds `wanted` any more.
     pub fn snapshot_spans(
         self: &Arc<Self>,

@@ -61,7 +61,7 @@ pub use aggregate::{
 };
 pub use clones::CloneRequest;
 pub use cowfs::image::GivenUp;
-pub use cowfs::space::SnapshotSpans;
+pub use cowfs::spans::SnapshotSpans;
 pub use create::{CreateAggregate, groups_of};
 pub use disks::{AddDisks, Joining};
 pub use engine::{Configuration, Done, Engine, LogPlace, LogProvider, LogUnavailable, LostLog};

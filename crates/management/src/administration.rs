@@ -4,17 +4,17 @@ use crate::aggregates::naming::Naming;
 use crate::aggregates::{features_of, upgrade_report};
 use crate::disks::shown::{Shown, Told};
 use crate::management::Management;
-use crate::volumes::RecoveryQueue;
+use crate::volumes::{RecoveryQueue, Space};
 use admin_api::{
     AdminError, Administration, AggregateAdd, AggregateCreate, AggregateDelete, AggregateFeatures,
-    AggregateInfo, AggregateMap, AggregateOnline, AggregateSet, CheckBegun, CheckBlocks, CheckHeld,
-    CheckKeep, CheckRead, CloneCreate, DeletedVolume, DiskClear, DiskFail, DiskInfo, DiskLocate,
-    DiskLocated, DiskReplace, DiskZero, Event, EventList, ExportAdd, ExportRemove, GroupRemove,
-    JobChange, JobInfo, JobName, MapShow, MountCreate, MountInfo, MountRemove, Named, Removal,
-    ScrubChange, ScrubInfo, SnapshotDelete, SnapshotInfo, SnapshotName, SnapshotRestore, SpareAdd,
-    SpareRemove, StatusReply, Synced, UpgradeReport, VolumeCreate, VolumeDelete, VolumeExports,
-    VolumeFilter, VolumeInfo, VolumeOffline, VolumePurge, VolumeRename, VolumeResize, VolumeSet,
-    VolumeSpace, VolumeUndelete,
+    AggregateInfo, AggregateMap, AggregateOnline, AggregateSet, AggregateSpace, CheckBegun,
+    CheckBlocks, CheckHeld, CheckKeep, CheckRead, CloneCreate, DeletedVolume, DiskClear, DiskFail,
+    DiskInfo, DiskLocate, DiskLocated, DiskReplace, DiskZero, Event, EventList, ExportAdd,
+    ExportRemove, GroupRemove, JobChange, JobInfo, JobName, MapShow, MountCreate, MountInfo,
+    MountRemove, Named, Removal, ScrubChange, ScrubInfo, SnapshotDelete, SnapshotInfo,
+    SnapshotName, SnapshotRestore, SpareAdd, SpareRemove, StatusReply, Synced, UpgradeReport,
+    VolumeCreate, VolumeDelete, VolumeExports, VolumeFilter, VolumeInfo, VolumeOffline,
+    VolumePurge, VolumeRename, VolumeResize, VolumeSet, VolumeSpace, VolumeUndelete,
 };
 
 impl Management {
@@ -265,8 +265,13 @@ impl Administration for Management {
         self.volumes.sync(request)
     }
 
+    fn aggregate_space(&self, request: &Named) -> Result<AggregateSpace, AdminError> {
+        let info = self.aggregates.aggregate(&request.name)?;
+        Space(&self.volumes).aggregate_space(&info)
+    }
+
     fn volume_space(&self, request: &Named) -> Result<VolumeSpace, AdminError> {
-        self.volumes.volume_space(request)
+        Space(&self.volumes).volume_space(request)
     }
 
     fn snapshot_create(&self, request: &SnapshotName) -> Result<SnapshotInfo, AdminError> {

@@ -1,4 +1,4 @@
-//! Counting what comes back when snapshots are deleted ([`cowfs::space::SnapshotSpans`]), beside
+//! Counting what comes back when snapshots are deleted ([`cowfs::spans::SnapshotSpans`]), beside
 //! clients and consistency points.
 //!
 //! The count runs as messages of the affinity that has the block side. Each looks at some maps and
@@ -6,15 +6,15 @@
 //!
 //! Invariants: nothing is changed. What a message had loaded goes with it.
 //!
-//! Fails: [`AggregateError`], where a map cannot be read, the aggregate has failed, or the volume is
-//! gone meanwhile.
+//! Fails: [`AggregateError`], where a map cannot be read, the aggregate has failed, or the volume
+//! is gone meanwhile.
 
 use crate::flexible::FlexibleVolume;
 use affinity::{Access, AffinityId, Outcome};
 use aggregate::{Aggregate, AggregateError, Container, owned_among};
 use cowfs::free_map::{VBNS_PER_BLOCK, set_bits_of};
 use cowfs::reader::{HeldBlocks, Progress, Reader, Stop};
-use cowfs::space::{MapWords, SnapshotSpans, SpanCount};
+use cowfs::spans::{MapWords, SnapshotSpans, SpanCount};
 use std::sync::Arc;
 use units::{Fbn, VolumeId, Vvbn};
 
@@ -47,7 +47,7 @@ pub fn of_flexible(
         let own_numbers = |index: Fbn, numbers: &MapWords| {
             own_numbers((this.front.id, container), (index, numbers), reader)
         };
-        side.space.count_spans(count, MAPS_PER_MESSAGE, &own_numbers, reader)
+        count.go_on(&mut side.space, MAPS_PER_MESSAGE, &own_numbers, reader)
     });
     let affinity = volume.front.affinities.vbn;
     Counting::begin(aggregate, (affinity, step), (may_go_on, done));
@@ -58,7 +58,7 @@ pub fn of_traditional(aggregate: &Arc<Aggregate>, may_go_on: MayGoOn, done: Span
     let of = Arc::clone(aggregate);
     let step: Step = Box::new(move |access, count, reader| {
         let space = &mut of.block_side.write(access).space;
-        space.count_spans(count, MAPS_PER_MESSAGE, &|_, numbers| Ok((*numbers, 0)), reader)
+        count.go_on(space, MAPS_PER_MESSAGE, &|_, numbers| Ok((*numbers, 0)), reader)
     });
     let affinity = aggregate.parts.vbn_affinity;
     Counting::begin(aggregate, (affinity, step), (may_go_on, done));

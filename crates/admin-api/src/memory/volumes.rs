@@ -4,9 +4,9 @@ use super::mounts::Mounts;
 use crate::changes::{VolumeOffline, VolumeRename, VolumeResize, VolumeSet};
 use crate::creation::VolumeCreate;
 use crate::error::{AdminError, Code};
-use crate::replies::{SnapshotInfo, VolumeInfo, VolumeState};
+use crate::replies::{AggregateInfo, SnapshotInfo, VolumeInfo, VolumeState};
 use crate::requests::{Named, Owner};
-use crate::space::VolumeSpace;
+use crate::space::{AggregateSpace, VolumeShare, VolumeSpace};
 use crate::time::Time;
 use std::collections::BTreeMap;
 
@@ -184,5 +184,30 @@ pub(super) fn space(volume: &VolumeInfo, snapshots: Vec<SnapshotInfo>) -> Volume
         inherited_live_bytes: volume.inherited_bytes,
         inherited_snapshot_bytes: 0,
         available_bytes: volume.available_bytes,
+    }
+}
+
+/// Where an aggregate's blocks are.
+pub(super) fn aggregate_space(aggregate: &AggregateInfo, volumes: &Volumes) -> AggregateSpace {
+    let of_it = volumes.values().filter(|volume| volume.aggregate == aggregate.name);
+    let share = |volume: &VolumeInfo| VolumeShare {
+        volume: volume.name.clone(),
+        deleted: false,
+        live_bytes: volume.live_bytes,
+        snapshot_bytes: volume.snapshot_bytes,
+        delayed_free_bytes: volume.delayed_free_bytes,
+        inherited_bytes: volume.inherited_bytes,
+    };
+    AggregateSpace {
+        aggregate: aggregate.name.clone(),
+        raw_bytes: aggregate.disks.iter().map(|disk| disk.size_bytes).sum(),
+        parity_bytes: 0,
+        spare_bytes: 0,
+        size_bytes: aggregate.size_bytes,
+        volumes: of_it.map(share).collect(),
+        metadata_bytes: aggregate.metadata_bytes,
+        reserve_bytes: aggregate.reserve_bytes,
+        leaving_bytes: 0,
+        free_bytes: aggregate.free_bytes,
     }
 }

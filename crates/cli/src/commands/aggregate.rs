@@ -2,6 +2,7 @@
 
 use super::begun::{Begun, newest};
 use super::removal::{removal, shown};
+use super::space;
 use super::taking::Losses;
 use super::{area_map, disk, scrub, upkeep};
 use crate::arguments::{AggregateCommand, Options};
@@ -120,7 +121,8 @@ pub(super) fn run(
             }
             Ok(output)
         }
-        AggregateCommand::Show { name, map } => {
+        AggregateCommand::Show { name, space: true, .. } => space::show_aggregate(node, name),
+        AggregateCommand::Show { name, map, space: false } => {
             let aggregate = node.aggregate_show(&Named { name: name.clone() })?;
             if *map { show_map(node, &aggregate) } else { show(node, &aggregate) }
         }

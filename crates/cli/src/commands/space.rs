@@ -1,10 +1,10 @@
-//! `stroop volume show --space`: where a volume's blocks are, drawn.
+//! `stroop volume show --space` and `stroop aggr show --space`: where blocks are, drawn.
 
 use super::snapshot::bytes;
 use crate::output::Output;
 use crate::quantities::count;
 use crate::table::{Column, Table};
-use admin_api::{AdminError, Administration, Named, SnapshotInfo, VolumeSpace};
+use admin_api::{AdminError, Administration, AggregateSpace, Named, SnapshotInfo, VolumeSpace};
 use units::ByteSize;
 
 /// Columns of the longest bar.
@@ -69,6 +69,60 @@ fn table(space: &VolumeSpace) -> Table {
     for (name, part, what) in parts {
         let drawn = bar(&[('#', part.unwrap_or_default())], most);
         table.row([name, bytes(part), drawn, what.to_owned()]);
+    }
+    table
+}
+
+pub(super) fn show_aggregate(node: &dyn Administration, name: &str) -> Result<Output, AdminError> {
+    let space = node.aggregate_space(&Named { name: name.to_owned() })?;
+    let mut output = Output::of(&space.aggregate, &space)?;
+    output.table = Some(aggregate_table(&space));
+    Ok(output.line(format!(
+        "{} of {} on its disks; {} are parity, {} spares",
+        ByteSize(space.size_bytes),
+        ByteSize(space.raw_bytes),
+        ByteSize(space.parity_bytes),
+        ByteSize(space.spare_bytes)
+    )))
+}
+
+fn aggregate_table(space: &AggregateSpace) -> Table {
+    let mut table = Table::new(&[
+        ("WHERE", Column::Text),
+        ("LIVE", Column::Number),
+        ("SNAPS", Column::Number),
+        ("FREEING", Column::Number),
+        ("SPACE", Column::Number),
+        ("SHARED", Column::Number),
+        ("", Column::Text),
+    ]);
+    let whole = space.size_bytes;
+    for share in &space.volumes {
+        let name = if share.deleted {
+            format!("{} (deleted)", share.volume)
+        } else {
+            share.volume.clone()
+        };
+        table.row([
+            name,
+            ByteSize(share.live_bytes).to_string(),
+            ByteSize(share.snapshot_bytes).to_string(),
+            ByteSize(share.delayed_free_bytes).to_string(),
+            ByteSize(share.owned_bytes()).to_string(),
+            ByteSize(share.inherited_bytes).to_string(),
+            bar(&[('#', share.owned_bytes())], whole),
+        ]);
+    }
+    let rest = [
+        ("(metadata)", space.metadata_bytes),
+        ("(reserve)", space.reserve_bytes),
+        ("(leaving)", space.leaving_bytes),
+        ("(free)", space.free_bytes),
+    ];
+    for (name, part) in rest.into_iter().filter(|(name, part)| *part > 0 || *name == "(free)") {
+        let [live, snapshots, freeing, shared] = ["-"; 4].map(str::to_owned);
+        let (space, drawn) = (ByteSize(part).to_string(), bar(&[('#', part)], whole));
+        table.row([name.to_owned(), live, snapshots, freeing, space, shared, drawn]);
     }
     table
 }

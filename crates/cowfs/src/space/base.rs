@@ -71,7 +71,7 @@ impl<P: Pointer> Base<P> {
     }
 
     /// The numbers that the clone took over.
-    pub(super) const fn map(&self) -> &MapFile<P> {
+    pub(crate) const fn map(&self) -> &MapFile<P> {
         &self.map
     }
 

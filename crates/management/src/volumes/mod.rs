@@ -23,3 +23,4 @@ mod view;
 pub(crate) use due::Due;
 pub(crate) use recovery_queue::RecoveryQueue;
 pub(crate) use room::Volumes;
+pub(crate) use space::Space;

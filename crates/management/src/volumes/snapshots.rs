@@ -6,6 +6,7 @@
 use crate::refusals::taken;
 use crate::volumes::origins::{clones_of, names_of};
 use crate::volumes::room::Volumes;
+use crate::volumes::space::Space;
 use admin_api::{
     AdminError, Code, MountInfo, Removal, SnapshotDelete, SnapshotInfo, SnapshotName,
     SnapshotRestore, Time, VolumeFilter,
@@ -35,7 +36,7 @@ impl Volumes {
         filter: &VolumeFilter,
     ) -> Result<Vec<SnapshotInfo>, AdminError> {
         let mut list = Vec::new();
-        let counts = self.counts();
+        let counts = Space(self).counts();
         for volume in self.filtered("cannot list snapshots of", filter)? {
             let found = match self.snapshots_of(&volume) {
                 // One of all volumes is gone meanwhile.
@@ -132,7 +133,7 @@ impl Volumes {
         let mut freed_bytes = 0;
         if wanted.dry_run {
             drop(turn);
-            let (bytes, unknown) = self.freed_with(&volume, going);
+            let (bytes, unknown) = Space(self).freed_with(&volume, going);
             freed_bytes = bytes;
             consequences.extend(unknown);
         } else {

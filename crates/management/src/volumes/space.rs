@@ -9,7 +9,10 @@
 use crate::node::Node;
 use crate::volumes::room::Volumes;
 use crate::waits::Ending;
-use admin_api::{AdminError, Named, VolumeSpace};
+use admin_api::{
+    AdminError, AggregateInfo, AggregateSpace, AggregateState, Code, DiskInfo, DiskRole, Named,
+    VolumeShare, VolumeSpace,
+};
 use dblade::{EngineError, ServedVolume, SnapshotSpans, SnapshotSummary};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -68,12 +71,44 @@ impl Counts<'_> {
     }
 }
 
-impl Volumes {
+/// What a volume has of its aggregate.
+fn share(volume: &ServedVolume, counts: &Counts<'_>) -> Result<VolumeShare, AdminError> {
+    let inherited_blocks = volume.inherited_blocks();
+    let beside_blocks = volume.used_blocks().saturating_sub(volume.active_blocks());
+    // Only a clone's snapshots may have what is not the clone's.
+    let inherited_by_snapshots = match inherited_blocks > 0 && beside_blocks > 0 {
+        false => 0,
+        true => match counts.of(volume) {
+            Ok(spans) => spans.inherited_blocks,
+            Err(why) => {
+                let message = "cannot count the snapshots of";
+                return Err(AdminError::new(Code::Failed, message, volume.name()).because(why));
+            }
+        },
+    };
+    let (owned_blocks, delayed_blocks) = (volume.owned_blocks(), volume.delayed_blocks());
+    let snapshot_blocks = beside_blocks.saturating_sub(inherited_by_snapshots);
+    let snapshot_blocks = snapshot_blocks.min(owned_blocks.saturating_sub(delayed_blocks));
+    let live_blocks = owned_blocks.saturating_sub(delayed_blocks + snapshot_blocks);
+    Ok(VolumeShare {
+        volume: volume.name(),
+        deleted: volume.queued().is_some(),
+        live_bytes: live_blocks * BLOCK_SIZE_U64,
+        snapshot_bytes: snapshot_blocks * BLOCK_SIZE_U64,
+        delayed_free_bytes: delayed_blocks * BLOCK_SIZE_U64,
+        inherited_bytes: inherited_blocks * BLOCK_SIZE_U64,
+    })
+}
+
+/// Where blocks are.
+pub(crate) struct Space<'a>(pub &'a Volumes);
+
+impl<'a> Space<'a> {
     /// Counts for a call that can do without them.
-    pub(crate) fn counts(&self) -> Counts<'_> {
-        let now = self.node.clock.monotonic_nanoseconds();
+    pub(crate) fn counts(&self) -> Counts<'a> {
+        let now = self.0.node.clock.monotonic_nanoseconds();
         let patience = PATIENCE.as_nanos() as u64;
-        Counts { node: &self.node, until_nanoseconds: now.saturating_add(patience) }
+        Counts { node: &self.0.node, until_nanoseconds: now.saturating_add(patience) }
     }
 
     /// Where a volume's blocks are.
@@ -82,11 +117,11 @@ impl Volumes {
     /// What the engine says.
     pub(crate) fn volume_space(&self, wanted: &Named) -> Result<VolumeSpace, AdminError> {
         let message = "cannot show the space of";
-        let volume = self.find(message, &wanted.name)?;
-        let snapshots = self.snapshots_of(&volume)?;
+        let volume = self.0.find(message, &wanted.name)?;
+        let snapshots = self.0.snapshots_of(&volume)?;
         let is_wanted = Arc::new(());
-        let spans: SnapshotSpans = self.node.waits.request(message, &wanted.name, |done| {
-            self.node.engine.snapshot_spans(&wanted.name, &is_wanted, done);
+        let spans: SnapshotSpans = self.0.node.waits.request(message, &wanted.name, |done| {
+            self.0.node.engine.snapshot_spans(&wanted.name, &is_wanted, done);
         })?;
         let inherited_blocks = volume.inherited_blocks();
         let owned_blocks = volume.owned_blocks();
@@ -98,7 +133,7 @@ impl Volumes {
             volume: volume.name(),
             size_bytes: bytes(volume.size_blocks()),
             live_bytes: bytes(owned_blocks.saturating_sub(beside)),
-            snapshots: self.shown_snapshots(&volume, &snapshots, Some(&spans)),
+            snapshots: self.0.shown_snapshots(&volume, &snapshots, Some(&spans)),
             shared_snapshot_bytes: bytes(held_blocks - exclusive_blocks),
             deleted_snapshot_bytes: bytes(spans.deleted_blocks),
             delayed_free_bytes: bytes(volume.delayed_blocks()),
@@ -106,6 +141,46 @@ impl Volumes {
             inherited_live_bytes: bytes(inherited_blocks.saturating_sub(spans.inherited_blocks)),
             inherited_snapshot_bytes: bytes(spans.inherited_blocks),
             available_bytes: bytes(volume.available_blocks()),
+        })
+    }
+
+    /// Where an aggregate's blocks are.
+    ///
+    /// # Errors
+    /// `Conflict` while the aggregate is out of service: nobody knows then.
+    pub(crate) fn aggregate_space(
+        &self,
+        aggregate: &AggregateInfo,
+    ) -> Result<AggregateSpace, AdminError> {
+        let name = &aggregate.name;
+        if aggregate.state == AggregateState::Offline {
+            let error = AdminError::new(Code::Conflict, "cannot show the space of", name);
+            return Err(error.because("it is out of service").try_next("stroop status"));
+        }
+        let mut volumes = self.0.node.engine.volumes();
+        volumes.retain(|volume| volume.aggregate.parts.identity.name == *name);
+        volumes.sort_by_key(|volume| volume.name());
+        let counts = self.counts();
+        let shares = volumes.iter().map(|volume| share(volume, &counts));
+        let shares = shares.collect::<Result<Vec<VolumeShare>, AdminError>>()?;
+        let owned_bytes: u64 = shares.iter().map(VolumeShare::owned_bytes).sum();
+        let disks = |role: Option<DiskRole>| -> u64 {
+            let of_role = |disk: &&DiskInfo| role.is_none() || disk.role == role;
+            aggregate.disks.iter().filter(of_role).map(|disk| disk.size_bytes).sum()
+        };
+        let beside = aggregate.used_bytes + aggregate.reserve_bytes + aggregate.free_bytes;
+        Ok(AggregateSpace {
+            aggregate: name.clone(),
+            raw_bytes: disks(None),
+            parity_bytes: disks(Some(DiskRole::Parity)),
+            spare_bytes: disks(Some(DiskRole::Spare)),
+            size_bytes: aggregate.size_bytes,
+            // What a volume has come to use since the aggregate was looked at is not lost.
+            metadata_bytes: aggregate.used_bytes.saturating_sub(owned_bytes),
+            volumes: shares,
+            reserve_bytes: aggregate.reserve_bytes,
+            leaving_bytes: aggregate.size_bytes.saturating_sub(beside),
+            free_bytes: aggregate.free_bytes,
         })
     }
 

@@ -7,7 +7,7 @@
 use crate::machine::Machine;
 use crate::machine::logs::is_neighbours;
 use crate::seed::finding::Finding;
-use cowfs::space::SnapshotSpans;
+use cowfs::spans::SnapshotSpans;
 use dblade::{ServedVolume, VolumeKind};
 use inspect::{HeldSpace, Report};
 use platform::completion::promise;

@@ -225,7 +225,9 @@ impl Expected {
                 self.area_cleaning = None;
                 self.disks.release_all();
             }
-            Request::AggregateShow(named) | Request::ScrubShow(named) => {
+            Request::AggregateShow(named)
+            | Request::AggregateSpaceShow(named)
+            | Request::ScrubShow(named) => {
                 self.check_aggregate(&named.name)?;
             }
             Request::ScrubChange(wanted) => self.check_aggregate(&wanted.aggregate)?,

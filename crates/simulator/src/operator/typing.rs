@@ -124,7 +124,13 @@ impl Typist<'_> {
             6 => Request::ExportList(VolumeFilter::default()),
             7 => Request::MountList,
             8 => Request::Status,
-            9 => Request::AggregateShow(Named { name: self.aggregate() }),
+            9 => {
+                let name = self.aggregate();
+                let is_space = self.choices.chance(SPACE_PERCENT);
+                let of =
+                    if is_space { Request::AggregateSpaceShow } else { Request::AggregateShow };
+                of(Named { name })
+            }
             10 => Request::DiskList,
             _ => Request::AggregateMap(MapShow { name: AGGREGATE.to_owned(), cells: 4 }),
         }

@@ -44,6 +44,12 @@ pub(super) fn check(expected: &Expected, request: &Request, reply: &Reply) -> Ch
         | Reply::VolumeOffline(info)
         | Reply::VolumeOnline(info) => check_named(expected, info),
         Reply::VolumeUndelete(info) => check_named(expected, info),
+        Reply::AggregateSpaceShow(space) => {
+            let live = space.volumes.iter().filter(|share| !share.deleted);
+            let shown: Vec<&String> = live.map(|share| &share.volume).collect();
+            same("volumes in an aggregate", &expected.volumes.keys().collect(), &shown)?;
+            same("the sum of its parts", &space.size_bytes, &space.sum_bytes())
+        }
         Reply::VolumeSpaceShow(space) => {
             let of = Some(space.volume.as_str());
             check_snapshots(expected, of, &space.snapshots)

@@ -15,11 +15,11 @@
 //!
 //! Fails: where a map cannot be read nothing is known of the volume's snapshots.
 
-use super::{Space, or_into};
 use crate::free_map::{VBNS_PER_BLOCK, set_bits_of};
 use crate::pointer::Pointer;
 use crate::reader::{Progress, Reader, Stop, all};
 use crate::snapshot::Snapshot;
+use crate::space::Space;
 use platform::mutation::{self, Rule};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
@@ -222,132 +222,143 @@ impl BlockCount {
 /// how many blocks were looked at for that.
 pub type OwnNumbers<'a> = &'a dyn Fn(Fbn, &MapWords) -> Progress<(MapWords, usize)>;
 
-impl<P: Pointer> Space<P> {
-    /// Goes on with a count, through so many blocks of snapshots' maps at least. Returns the spans
+impl SpanCount {
+    /// Goes on, through so many blocks of snapshots' maps at least. Returns the spans
     /// when all is counted.
     ///
     /// # Errors
     /// What to wait for; then call again. Or why a map cannot be read.
-    pub fn count_spans(
+    pub fn go_on<P: Pointer>(
         &mut self,
-        count: &mut SpanCount,
+        space: &mut Space<P>,
         blocks_max: usize,
         own_numbers: OwnNumbers<'_>,
         reader: &Reader<'_>,
     ) -> Progress<Option<SnapshotSpans>> {
         let mut blocks = 0;
         while blocks < blocks_max {
-            let whole = self.whole_snapshots();
+            let whole = whole_snapshots(space);
             // A snapshot that came or went has others next to it: the map block is counted anew.
-            count.block.take_if(|block| !block.snapshots.is_empty() && block.snapshots != whole);
-            let Some(block) = &mut count.block else {
+            self.block.take_if(|block| !block.snapshots.is_empty() && block.snapshots != whole);
+            let Some(block) = &mut self.block else {
                 blocks += 1;
-                let Some(index) = self.next_held(count.next, reader)? else {
-                    let mut found = std::mem::take(&mut count.found);
+                let Some(index) = next_held(space, self.next, reader)? else {
+                    let mut found = std::mem::take(&mut self.found);
                     found.settle(whole);
                     return Ok(Some(found));
                 };
-                let (alone, read) = self.held_alone(index, own_numbers, reader)?;
+                let (alone, read) = held_alone(space, index, own_numbers, reader)?;
                 blocks += read;
                 // Where nothing is left to be counted no snapshot is asked.
                 let is_empty = alone.0.iter().all(|word| *word == 0);
                 let whole = if is_empty { Vec::new() } else { whole };
-                count.block = Some(BlockCount::new(index, whole, alone));
+                self.block = Some(BlockCount::new(index, whole, alone));
                 continue;
             };
             if block.asked < block.snapshots.len() {
-                blocks += self.ask_some(block, reader)?;
-            } else if let Some(block) = count.block.take() {
-                count.next = block.index.offset(1);
-                block.end(&mut count.found);
+                blocks += ask_some(space, block, reader)?;
+            } else if let Some(block) = self.block.take() {
+                self.next = block.index.offset(1);
+                block.end(&mut self.found);
             }
         }
         Ok(None)
     }
+}
 
-    /// The snapshots that are not being deleted, and that are whole: the one that the consistency
-    /// point under way makes is not.
-    fn whole_snapshots(&self) -> Vec<SnapshotId> {
-        let snapshots = self.snapshots.iter();
-        let whole = snapshots.filter(|one| !one.deleting && one.snapshot_table.is_some());
-        whole.map(|one| one.id).collect()
+/// The snapshots that are not being deleted, and that are whole: the one that the consistency
+/// point under way makes is not.
+fn whole_snapshots<P: Pointer>(space: &Space<P>) -> Vec<SnapshotId> {
+    let snapshots = space.snapshots.iter();
+    let whole = snapshots.filter(|one| !one.deleting && one.snapshot_table.is_some());
+    whole.map(|one| one.id).collect()
+}
+
+/// The first map block from `from` on in which a snapshot may have numbers.
+fn next_held<P: Pointer>(
+    space: &mut Space<P>,
+    from: Fbn,
+    reader: &Reader<'_>,
+) -> Progress<Option<Fbn>> {
+    let found = space.summary_map.next_known(from, reader)?;
+    let (volume, end) = (space.volume, Fbn(space.size_blocks.div_ceil(VBNS_PER_BLOCK)));
+    let next = unmerged(space, end).map(|snapshot| {
+        let from = from.max(Fbn(snapshot.merged_blocks));
+        snapshot.map(volume, reader)?.next_present(from, reader)
+    });
+    Ok(all(next)?.into_iter().flatten().chain(found).min())
+}
+
+/// The snapshots of which not all map blocks before `end` are in the summary map.
+fn unmerged<P: Pointer>(space: &mut Space<P>, end: Fbn) -> impl Iterator<Item = &mut Snapshot<P>> {
+    let is_unmerged = move |snapshot: &&mut Snapshot<P>| {
+        snapshot.merged_blocks < end.get() && snapshot.snapshot_table.is_some()
+    };
+    space.snapshots.iter_mut().filter(is_unmerged)
+}
+
+/// The numbers of a map block that snapshots have, and neither the active image nor, of a
+/// clone, an ancestor; how many an ancestor has; and how many blocks were looked at.
+fn held_alone<P: Pointer>(
+    space: &mut Space<P>,
+    index: Fbn,
+    own_numbers: OwnNumbers<'_>,
+    reader: &Reader<'_>,
+) -> Progress<((MapWords, u64), usize)> {
+    let held = space.summary_map.read(index, reader)?;
+    let volume = space.volume;
+    let unmerged = unmerged(space, index.offset(1));
+    let maps = all(unmerged.map(|one| one.map(volume, reader)?.read(index, reader)))?;
+    let mut held = words_of(&held);
+    for map in &maps {
+        held.iter_mut().zip(words_of(map)).for_each(|(held, word)| *held |= word);
     }
-
-    /// The first map block from `from` on in which a snapshot may have numbers.
-    fn next_held(&mut self, from: Fbn, reader: &Reader<'_>) -> Progress<Option<Fbn>> {
-        let found = self.summary_map.next_known(from, reader)?;
-        let (volume, end) = (self.volume, Fbn(self.size_blocks.div_ceil(VBNS_PER_BLOCK)));
-        let next = self.unmerged(end).map(|snapshot| {
-            let from = from.max(Fbn(snapshot.merged_blocks));
-            snapshot.map(volume, reader)?.next_present(from, reader)
-        });
-        Ok(all(next)?.into_iter().flatten().chain(found).min())
+    let active = words_of(&*space.active_map.read(index, reader)?);
+    let mut alone = held;
+    alone.iter_mut().zip(&active).for_each(|(word, active)| *word &= !active);
+    let Some(base) = space.base.as_ref().filter(|_| !mutation::broken(Rule::InheritedCounted))
+    else {
+        return Ok(((alone, 0), maps.len()));
+    };
+    let base = match base.map().read(index, reader) {
+        Ok(block) => words_of(&block),
+        // Any number may be inherited.
+        Err(Stop::Damaged(_)) => [u64::MAX; WORDS],
+        Err(stop) => return Err(stop),
+    };
+    let doubtful: MapWords = std::array::from_fn(|at| alone[at] & base[at]);
+    let (own, read) = own_numbers(index, &doubtful)?;
+    let mut inherited = 0;
+    for (word, lacking) in alone.iter_mut().zip(doubtful.iter().zip(&own)) {
+        let lacking = lacking.0 & !lacking.1;
+        inherited += u64::from(lacking.count_ones());
+        *word &= !lacking;
     }
+    Ok(((alone, inherited), maps.len() + read))
+}
 
-    /// The snapshots of which not all map blocks before `end` are in the summary map.
-    fn unmerged(&mut self, end: Fbn) -> impl Iterator<Item = &mut Snapshot<P>> {
-        let is_unmerged = move |snapshot: &&mut Snapshot<P>| {
-            snapshot.merged_blocks < end.get() && snapshot.snapshot_table.is_some()
-        };
-        self.snapshots.iter_mut().filter(is_unmerged)
-    }
-
-    /// The numbers of a map block that snapshots have, and neither the active image nor, of a
-    /// clone, an ancestor; how many an ancestor has; and how many blocks were looked at.
-    fn held_alone(
-        &mut self,
-        index: Fbn,
-        own_numbers: OwnNumbers<'_>,
-        reader: &Reader<'_>,
-    ) -> Progress<((MapWords, u64), usize)> {
-        let mut held = self.summary_map.read(index, reader)?;
-        let volume = self.volume;
-        let unmerged = self.unmerged(index.offset(1));
-        let maps = all(unmerged.map(|one| one.map(volume, reader)?.read(index, reader)))?;
-        maps.iter().for_each(|map| or_into(Arc::make_mut(&mut held), map));
-        let active = words_of(&*self.active_map.read(index, reader)?);
-        let mut alone = words_of(&held);
-        alone.iter_mut().zip(&active).for_each(|(word, active)| *word &= !active);
-        let Some(base) = self.base.as_ref().filter(|_| !mutation::broken(Rule::InheritedCounted))
-        else {
-            return Ok(((alone, 0), maps.len()));
-        };
-        let base = match base.map().read(index, reader) {
-            Ok(block) => words_of(&block),
-            // Any number may be inherited.
-            Err(Stop::Damaged(_)) => [u64::MAX; WORDS],
-            Err(stop) => return Err(stop),
-        };
-        let doubtful: MapWords = std::array::from_fn(|at| alone[at] & base[at]);
-        let (own, read) = own_numbers(index, &doubtful)?;
-        let mut inherited = 0;
-        for (word, lacking) in alone.iter_mut().zip(doubtful.iter().zip(&own)) {
-            let lacking = lacking.0 & !lacking.1;
-            inherited += u64::from(lacking.count_ones());
-            *word &= !lacking;
-        }
-        Ok(((alone, inherited), maps.len() + read))
-    }
-
-    /// Asks some more snapshots about a map block; how many.
-    fn ask_some(&mut self, block: &mut BlockCount, reader: &Reader<'_>) -> Progress<usize> {
-        let (volume, index) = (self.volume, block.index);
-        let some = block.snapshots[block.asked..].iter().take(MAPS_AT_ONCE);
-        let some: BTreeSet<SnapshotId> = some.copied().collect();
-        let chosen = self.snapshots.iter_mut().filter(|one| some.contains(&one.id));
-        let maps = chosen.map(|one| one.map(volume, reader)?.read(index, reader));
-        let maps: Vec<BlockRef> = all(maps)?;
-        for map in &maps {
-            match block.last.replace(BlockRef::clone(map)) {
-                // Most have the very block of the one before: nothing begins or ends there.
-                Some(last) if Arc::ptr_eq(&last, map) && !mutation::broken(Rule::SpanCutShort) => {
-                    block.asked += 1;
-                }
-                _ => block.ask(&words_of(map)),
+/// Asks some more snapshots about a map block; how many.
+fn ask_some<P: Pointer>(
+    space: &mut Space<P>,
+    block: &mut BlockCount,
+    reader: &Reader<'_>,
+) -> Progress<usize> {
+    let (volume, index) = (space.volume, block.index);
+    let some = block.snapshots[block.asked..].iter().take(MAPS_AT_ONCE);
+    let some: BTreeSet<SnapshotId> = some.copied().collect();
+    let chosen = space.snapshots.iter_mut().filter(|one| some.contains(&one.id));
+    let maps = chosen.map(|one| one.map(volume, reader)?.read(index, reader));
+    let maps: Vec<BlockRef> = all(maps)?;
+    for map in &maps {
+        match block.last.replace(BlockRef::clone(map)) {
+            // Most have the very block of the one before: nothing begins or ends there.
+            Some(last) if Arc::ptr_eq(&last, map) && !mutation::broken(Rule::SpanCutShort) => {
+                block.asked += 1;
             }
+            _ => block.ask(&words_of(map)),
         }
-        Ok(maps.len().max(1))
     }
+    Ok(maps.len().max(1))
 }
 
 fn words_of(block: &Block) -> MapWords {
@@ -430,11 +441,13 @@ mod tests {
                 let expected = freed(&holders, &without(&left, &chosen)) - back;
                 prop_assert_eq!(found.freed_with(&chosen), expected);
                 let alone = |id: &SnapshotId| found.freed_with(&BTreeSet::from([*id]));
-                prop_assert_eq!(found.exclusive_blocks(), left.iter().map(alone).collect::<Vec<_>>());
+                let alone: Vec<u64> = left.iter().map(alone).collect();
+                prop_assert_eq!(found.exclusive_blocks(), alone);
                 let until = |id: &SnapshotId| {
                     found.freed_with(&left.range(..=*id).copied().collect())
                 };
-                prop_assert_eq!(found.cumulative_blocks(), left.iter().map(until).collect::<Vec<_>>());
+                let until: Vec<u64> = left.iter().map(until).collect();
+                prop_assert_eq!(found.cumulative_blocks(), until);
             }
         }
     }

@@ -382,8 +382,8 @@ pub struct SnapshotInfo {
     pub id: u32,
     /// When it was taken.
     pub created: Time,
-    /// What deleting it alone would free; `None` where its volume's maps cannot be read, and of a
-    /// snapshot that was just taken.
+    /// What deleting it alone would free; `None` where that could not be counted: the volume is
+    /// damaged, it took too long, or the snapshot was just taken.
     pub exclusive_bytes: Option<u64>,
     /// What deleting it together with all older ones would free.
     #[serde(default)]
@@ -400,7 +400,8 @@ pub struct Removal {
     pub object: String,
     /// What goes with it, a line each: "12 snapshots", "exported to 10.0.0.0/8".
     pub consequences: Vec<String>,
-    /// Space that comes back, in the background.
+    /// Space that comes back, in the background. 0 also where that is not known; a consequence says
+    /// so then. Of snapshots a dry run alone tells it.
     pub freed_bytes: u64,
     /// Until when it is kept in the recovery queue, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -48,22 +48,17 @@ pub struct VolumeShare {
     pub volume: String,
     /// Whether it is in the recovery queue.
     pub deleted: bool,
-    /// Used by its present files, metadata included, and not inherited.
-    pub live_bytes: u64,
-    /// Used by snapshots only, and not inherited; those that were deleted included.
-    pub snapshot_bytes: u64,
-    /// Freed by clients and not yet free.
+    /// What the aggregate has for it.
+    pub owned_bytes: u64,
+    /// Of this: used by its present files, metadata included. `None` of a clone whose snapshots
+    /// could not be counted.
+    pub live_bytes: Option<u64>,
+    /// Of this: used by snapshots only, those that were deleted included.
+    pub snapshot_bytes: Option<u64>,
+    /// Of this: freed by clients and not yet free.
     pub delayed_free_bytes: u64,
-    /// Beside these: what a clone shares with its ancestors, which have it.
+    /// Beside it: what a clone shares with its ancestors, which have it.
     pub inherited_bytes: u64,
-}
-
-impl VolumeShare {
-    /// What the aggregate has for the volume.
-    #[must_use]
-    pub const fn owned_bytes(&self) -> u64 {
-        self.live_bytes + self.snapshot_bytes + self.delayed_free_bytes
-    }
 }
 
 /// Where the blocks of an aggregate are.
@@ -71,16 +66,18 @@ impl VolumeShare {
 pub struct AggregateSpace {
     /// The aggregate.
     pub aggregate: String,
-    /// Its disks, spares included.
+    /// Its disks that are there, spares included.
     pub raw_bytes: u64,
     /// Of these: parity.
     pub parity_bytes: u64,
     /// Of these: spares.
     pub spare_bytes: u64,
-    /// Usable size: what is left, without labels and the identities of blocks.
+    /// Usable size, parity, labels and the identities of blocks not counted.
     pub size_bytes: u64,
     /// What its volumes have, in order of name.
     pub volumes: Vec<VolumeShare>,
+    /// Left of volumes that are gone: it comes back in the background.
+    pub purged_bytes: u64,
     /// The aggregate's own metadata.
     pub metadata_bytes: u64,
     /// Held back so that deleting works when all else is full.
@@ -95,7 +92,8 @@ impl AggregateSpace {
     /// The sum of all parts of the usable size.
     #[must_use]
     pub fn sum_bytes(&self) -> u64 {
-        let volumes: u64 = self.volumes.iter().map(VolumeShare::owned_bytes).sum();
+        let volumes: u64 = self.volumes.iter().map(|share| share.owned_bytes).sum();
+        let volumes = volumes + self.purged_bytes;
         volumes + self.metadata_bytes + self.reserve_bytes + self.leaving_bytes + self.free_bytes
     }
 }

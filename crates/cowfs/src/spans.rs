@@ -131,6 +131,9 @@ pub struct SpanCount {
     next: Fbn,
     /// The map block that is being counted.
     block: Option<Box<BlockCount>>,
+    /// Blocks that were looked at since the last pause, before waits as well. Only what got the
+    /// count on is in it: whoever pauses forgets what was loaded for the rest.
+    looked_at: usize,
 }
 
 /// A map block on its way through the snapshots' maps.
@@ -223,8 +226,8 @@ impl BlockCount {
 pub type OwnNumbers<'a> = &'a dyn Fn(Fbn, &MapWords) -> Progress<(MapWords, usize)>;
 
 impl SpanCount {
-    /// Goes on, through so many blocks of snapshots' maps at least. Returns the spans
-    /// when all is counted.
+    /// Goes on, through so many blocks of snapshots' maps and few more. Returns the spans when all
+    /// is counted.
     ///
     /// # Errors
     /// What to wait for; then call again. Or why a map cannot be read.
@@ -235,20 +238,19 @@ impl SpanCount {
         own_numbers: OwnNumbers<'_>,
         reader: &Reader<'_>,
     ) -> Progress<Option<SnapshotSpans>> {
-        let mut blocks = 0;
-        while blocks < blocks_max {
+        while self.looked_at < blocks_max {
             let whole = whole_snapshots(space);
             // A snapshot that came or went has others next to it: the map block is counted anew.
             self.block.take_if(|block| !block.snapshots.is_empty() && block.snapshots != whole);
             let Some(block) = &mut self.block else {
-                blocks += 1;
-                let Some(index) = next_held(space, self.next, reader)? else {
+                let (index, read) = next_held(space, self.next, reader)?;
+                let Some(index) = index else {
                     let mut found = std::mem::take(&mut self.found);
                     found.settle(whole);
                     return Ok(Some(found));
                 };
-                let (alone, read) = held_alone(space, index, own_numbers, reader)?;
-                blocks += read;
+                let (alone, more) = held_alone(space, index, own_numbers, reader)?;
+                self.looked_at += 1 + read + more;
                 // Where nothing is left to be counted no snapshot is asked.
                 let is_empty = alone.0.iter().all(|word| *word == 0);
                 let whole = if is_empty { Vec::new() } else { whole };
@@ -256,12 +258,13 @@ impl SpanCount {
                 continue;
             };
             if block.asked < block.snapshots.len() {
-                blocks += ask_some(space, block, reader)?;
+                self.looked_at += ask_some(space, block, reader)?;
             } else if let Some(block) = self.block.take() {
                 self.next = block.index.offset(1);
                 block.end(&mut self.found);
             }
         }
+        self.looked_at = 0;
         Ok(None)
     }
 }
@@ -274,19 +277,22 @@ fn whole_snapshots<P: Pointer>(space: &Space<P>) -> Vec<SnapshotId> {
     whole.map(|one| one.id).collect()
 }
 
-/// The first map block from `from` on in which a snapshot may have numbers.
+/// The first map block from `from` on in which a snapshot may have numbers, and how many maps were
+/// looked at for it.
 fn next_held<P: Pointer>(
     space: &mut Space<P>,
     from: Fbn,
     reader: &Reader<'_>,
-) -> Progress<Option<Fbn>> {
+) -> Progress<(Option<Fbn>, usize)> {
     let found = space.summary_map.next_known(from, reader)?;
     let (volume, end) = (space.volume, Fbn(space.size_blocks.div_ceil(VBNS_PER_BLOCK)));
     let next = unmerged(space, end).map(|snapshot| {
         let from = from.max(Fbn(snapshot.merged_blocks));
         snapshot.map(volume, reader)?.next_present(from, reader)
     });
-    Ok(all(next)?.into_iter().flatten().chain(found).min())
+    let next = all(next)?;
+    let read = next.len();
+    Ok((next.into_iter().flatten().chain(found).min(), read))
 }
 
 /// The snapshots of which not all map blocks before `end` are in the summary map.

@@ -266,8 +266,7 @@ impl Administration for Management {
     }
 
     fn aggregate_space(&self, request: &Named) -> Result<AggregateSpace, AdminError> {
-        let info = self.aggregates.aggregate(&request.name)?;
-        Space(&self.volumes).aggregate_space(&info)
+        Space(&self.volumes).aggregate_space(|| self.aggregates.aggregate(&request.name))
     }
 
     fn volume_space(&self, request: &Named) -> Result<VolumeSpace, AdminError> {

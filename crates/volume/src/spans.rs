@@ -4,7 +4,8 @@
 //! The count runs as messages of the affinity that has the block side. Each looks at some maps and
 //! sends the next, so that a consistency point waits for one of them only.
 //!
-//! Invariants: nothing is changed. What a message had loaded goes with it.
+//! Invariants: nothing is changed. What a message had loaded goes with it, so that a count holds
+//! few blocks however large the volume is.
 //!
 //! Fails: [`AggregateError`], where a map cannot be read, the aggregate has failed, or the volume
 //! is gone meanwhile.

@@ -193,8 +193,9 @@ pub(super) fn aggregate_space(aggregate: &AggregateInfo, volumes: &Volumes) -> A
     let share = |volume: &VolumeInfo| VolumeShare {
         volume: volume.name.clone(),
         deleted: false,
-        live_bytes: volume.live_bytes,
-        snapshot_bytes: volume.snapshot_bytes,
+        owned_bytes: volume.used_bytes(),
+        live_bytes: Some(volume.live_bytes),
+        snapshot_bytes: Some(volume.snapshot_bytes),
         delayed_free_bytes: volume.delayed_free_bytes,
         inherited_bytes: volume.inherited_bytes,
     };
@@ -205,6 +206,7 @@ pub(super) fn aggregate_space(aggregate: &AggregateInfo, volumes: &Volumes) -> A
         spare_bytes: 0,
         size_bytes: aggregate.size_bytes,
         volumes: of_it.map(share).collect(),
+        purged_bytes: 0,
         metadata_bytes: aggregate.metadata_bytes,
         reserve_bytes: aggregate.reserve_bytes,
         leaving_bytes: 0,

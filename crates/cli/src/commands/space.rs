@@ -50,20 +50,18 @@ fn table(space: &VolumeSpace) -> Table {
     let shared = format!("held by several of {}", count(space.snapshots.len() as u64, "snapshot"));
     let mut parts = vec![("live".to_owned(), Some(space.live_bytes), "files as they are now")];
     parts.extend(space.snapshots.iter().map(held));
-    parts.extend([
-        ("snapshots".to_owned(), Some(space.shared_snapshot_bytes), shared.as_str()),
-        (
-            "deleted".to_owned(),
-            Some(space.deleted_snapshot_bytes),
-            "of deleted snapshots, coming back",
-        ),
-        ("freeing".to_owned(), Some(space.delayed_free_bytes), "freed, coming back"),
-    ]);
+    let rest = [
+        ("snapshots", space.shared_snapshot_bytes, shared.as_str()),
+        ("deleted", space.deleted_snapshot_bytes, "of deleted snapshots, coming back"),
+        ("freeing", space.delayed_free_bytes, "freed, coming back"),
+    ];
+    let rest = rest.into_iter().filter(|(_, bytes, _)| *bytes > 0);
+    parts.extend(rest.map(|(name, bytes, what)| (name.to_owned(), Some(bytes), what)));
     let most = parts.iter().filter_map(|(_, bytes, _)| *bytes).max().unwrap_or(0);
     let mut table = Table::new(&[
         ("WHERE", Column::Text),
         ("SPACE", Column::Number),
-        ("", Column::Text),
+        ("SHARE", Column::Text),
         ("WHAT", Column::Long),
     ]);
     for (name, part, what) in parts {
@@ -94,7 +92,7 @@ fn aggregate_table(space: &AggregateSpace) -> Table {
         ("FREEING", Column::Number),
         ("SPACE", Column::Number),
         ("SHARED", Column::Number),
-        ("", Column::Text),
+        ("SHARE", Column::Text),
     ]);
     let whole = space.size_bytes;
     for share in &space.volumes {
@@ -105,15 +103,16 @@ fn aggregate_table(space: &AggregateSpace) -> Table {
         };
         table.row([
             name,
-            ByteSize(share.live_bytes).to_string(),
-            ByteSize(share.snapshot_bytes).to_string(),
+            bytes(share.live_bytes),
+            bytes(share.snapshot_bytes),
             ByteSize(share.delayed_free_bytes).to_string(),
-            ByteSize(share.owned_bytes()).to_string(),
+            ByteSize(share.owned_bytes).to_string(),
             ByteSize(share.inherited_bytes).to_string(),
-            bar(&[('#', share.owned_bytes())], whole),
+            bar(&[('#', share.owned_bytes)], whole),
         ]);
     }
     let rest = [
+        ("(purged)", space.purged_bytes),
         ("(metadata)", space.metadata_bytes),
         ("(reserve)", space.reserve_bytes),
         ("(leaving)", space.leaving_bytes),

@@ -14,13 +14,16 @@ use admin_api::{
     VolumeShare, VolumeSpace,
 };
 use dblade::{EngineError, ServedVolume, SnapshotSpans, SnapshotSummary};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use units::{BLOCK_SIZE_U64, SnapshotId, shell_word};
+use units::{BLOCK_SIZE_U64, SnapshotId, VolumeUuid, shell_word};
 
 /// How long the counts of one call are waited for, where the call can do without them.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often an aggregate is looked at, at most, until no consistency point commits meanwhile.
+const LOOKS_MAX: u32 = 5;
 
 /// A count ended so, or without an answer.
 type Counted = Option<Result<Arc<SnapshotSpans>, String>>;
@@ -71,33 +74,28 @@ impl Counts<'_> {
     }
 }
 
+/// What a clone's snapshots inherited, by volume: blocks, where that could be counted.
+type Inherited = BTreeMap<VolumeUuid, Option<u64>>;
+
 /// What a volume has of its aggregate.
-fn share(volume: &ServedVolume, counts: &Counts<'_>) -> Result<VolumeShare, AdminError> {
-    let inherited_blocks = volume.inherited_blocks();
+fn share(volume: &ServedVolume, inherited_by_snapshots: &Inherited) -> VolumeShare {
     let beside_blocks = volume.used_blocks().saturating_sub(volume.active_blocks());
-    // Only a clone's snapshots may have what is not the clone's.
-    let inherited_by_snapshots = match inherited_blocks > 0 && beside_blocks > 0 {
-        false => 0,
-        true => match counts.of(volume) {
-            Ok(spans) => spans.inherited_blocks,
-            Err(why) => {
-                let message = "cannot count the snapshots of";
-                return Err(AdminError::new(Code::Failed, message, volume.name()).because(why));
-            }
-        },
-    };
     let (owned_blocks, delayed_blocks) = (volume.owned_blocks(), volume.delayed_blocks());
-    let snapshot_blocks = beside_blocks.saturating_sub(inherited_by_snapshots);
-    let snapshot_blocks = snapshot_blocks.min(owned_blocks.saturating_sub(delayed_blocks));
-    let live_blocks = owned_blocks.saturating_sub(delayed_blocks + snapshot_blocks);
-    Ok(VolumeShare {
+    let own_blocks = owned_blocks.saturating_sub(delayed_blocks);
+    // Only a clone's snapshots may have what is not the clone's.
+    let inherited = inherited_by_snapshots.get(&volume.environment.identity);
+    let inherited = inherited.map_or(Some(0), |blocks| *blocks);
+    let snapshot_blocks = inherited.map(|blocks| beside_blocks.saturating_sub(blocks));
+    let snapshot_blocks = snapshot_blocks.map(|blocks| blocks.min(own_blocks));
+    VolumeShare {
         volume: volume.name(),
         deleted: volume.queued().is_some(),
-        live_bytes: live_blocks * BLOCK_SIZE_U64,
-        snapshot_bytes: snapshot_blocks * BLOCK_SIZE_U64,
-        delayed_free_bytes: delayed_blocks * BLOCK_SIZE_U64,
-        inherited_bytes: inherited_blocks * BLOCK_SIZE_U64,
-    })
+        owned_bytes: owned_blocks * BLOCK_SIZE_U64,
+        live_bytes: snapshot_blocks.map(|blocks| (own_blocks - blocks) * BLOCK_SIZE_U64),
+        snapshot_bytes: snapshot_blocks.map(|blocks| blocks * BLOCK_SIZE_U64),
+        delayed_free_bytes: delayed_blocks.min(owned_blocks) * BLOCK_SIZE_U64,
+        inherited_bytes: volume.inherited_blocks() * BLOCK_SIZE_U64,
+    }
 }
 
 /// Where blocks are.
@@ -118,11 +116,11 @@ impl<'a> Space<'a> {
     pub(crate) fn volume_space(&self, wanted: &Named) -> Result<VolumeSpace, AdminError> {
         let message = "cannot show the space of";
         let volume = self.0.find(message, &wanted.name)?;
-        let snapshots = self.0.snapshots_of(&volume)?;
         let is_wanted = Arc::new(());
         let spans: SnapshotSpans = self.0.node.waits.request(message, &wanted.name, |done| {
             self.0.node.engine.snapshot_spans(&wanted.name, &is_wanted, done);
         })?;
+        let snapshots = self.0.snapshots_of(&volume)?;
         let inherited_blocks = volume.inherited_blocks();
         let owned_blocks = volume.owned_blocks();
         let held_blocks = spans.held_blocks();
@@ -144,44 +142,83 @@ impl<'a> Space<'a> {
         })
     }
 
-    /// Where an aggregate's blocks are.
+    /// Where an aggregate's blocks are. `look` looks at the aggregate.
     ///
     /// # Errors
-    /// `Conflict` while the aggregate is out of service: nobody knows then.
+    /// `Conflict` while the aggregate is out of service: nobody knows then. What `look` says.
     pub(crate) fn aggregate_space(
         &self,
-        aggregate: &AggregateInfo,
+        look: impl Fn() -> Result<AggregateInfo, AdminError>,
     ) -> Result<AggregateSpace, AdminError> {
-        let name = &aggregate.name;
-        if aggregate.state == AggregateState::Offline {
-            let error = AdminError::new(Code::Conflict, "cannot show the space of", name);
-            return Err(error.because("it is out of service").try_next("stroop status"));
+        let name = look()?.name;
+        let inherited = self.inherited_by_snapshots(&name);
+        let mut tries = LOOKS_MAX;
+        loop {
+            let aggregate = look()?;
+            if aggregate.state == AggregateState::Offline {
+                let error = AdminError::new(Code::Conflict, "cannot show the space of", &name);
+                return Err(error.because("it is out of service").try_next("stroop status"));
+            }
+            let space = self.space_of(&aggregate, &inherited);
+            // A commit in between would have some figures be of before it, and some of after it.
+            let is_of_one_moment = look()?.consistency_point == aggregate.consistency_point;
+            tries -= 1;
+            if is_of_one_moment || tries == 0 {
+                return Ok(space);
+            }
         }
+    }
+
+    /// Volumes of an aggregate, those in the recovery queue included, in order of name.
+    fn volumes_of(&self, aggregate: &str) -> Vec<Arc<ServedVolume>> {
         let mut volumes = self.0.node.engine.volumes();
-        volumes.retain(|volume| volume.aggregate.parts.identity.name == *name);
+        volumes.retain(|volume| volume.aggregate.parts.identity.name == aggregate);
         volumes.sort_by_key(|volume| volume.name());
+        volumes
+    }
+
+    /// Counts the snapshots of clones.
+    fn inherited_by_snapshots(&self, aggregate: &str) -> Inherited {
         let counts = self.counts();
-        let shares = volumes.iter().map(|volume| share(volume, &counts));
-        let shares = shares.collect::<Result<Vec<VolumeShare>, AdminError>>()?;
-        let owned_bytes: u64 = shares.iter().map(VolumeShare::owned_bytes).sum();
+        let mut clones = self.volumes_of(aggregate);
+        clones.retain(|volume| {
+            volume.inherited_blocks() > 0 && volume.used_blocks() > volume.active_blocks()
+        });
+        let count = |volume: Arc<ServedVolume>| {
+            let blocks = counts.of(&volume).ok().map(|spans| spans.inherited_blocks);
+            (volume.environment.identity, blocks)
+        };
+        clones.into_iter().map(count).collect()
+    }
+
+    fn space_of(&self, aggregate: &AggregateInfo, inherited: &Inherited) -> AggregateSpace {
+        let volumes = self.volumes_of(&aggregate.name);
+        let shares: Vec<VolumeShare> =
+            volumes.iter().map(|volume| share(volume, inherited)).collect();
+        let owned_bytes: u64 = shares.iter().map(|share| share.owned_bytes).sum();
+        let gone = self.0.node.engine.aggregate_named(&aggregate.name);
+        let gone = gone.map(|of| of.deletions()).unwrap_or_default();
+        let left_blocks: u64 = gone.iter().map(|deletion| deletion.left_blocks).sum();
+        let unowned_bytes = aggregate.used_bytes.saturating_sub(owned_bytes);
+        let purged_bytes = (left_blocks * BLOCK_SIZE_U64).min(unowned_bytes);
         let disks = |role: Option<DiskRole>| -> u64 {
             let of_role = |disk: &&DiskInfo| role.is_none() || disk.role == role;
             aggregate.disks.iter().filter(of_role).map(|disk| disk.size_bytes).sum()
         };
         let beside = aggregate.used_bytes + aggregate.reserve_bytes + aggregate.free_bytes;
-        Ok(AggregateSpace {
-            aggregate: name.clone(),
+        AggregateSpace {
+            aggregate: aggregate.name.clone(),
             raw_bytes: disks(None),
             parity_bytes: disks(Some(DiskRole::Parity)),
             spare_bytes: disks(Some(DiskRole::Spare)),
             size_bytes: aggregate.size_bytes,
-            // What a volume has come to use since the aggregate was looked at is not lost.
-            metadata_bytes: aggregate.used_bytes.saturating_sub(owned_bytes),
             volumes: shares,
+            purged_bytes,
+            metadata_bytes: unowned_bytes - purged_bytes,
             reserve_bytes: aggregate.reserve_bytes,
             leaving_bytes: aggregate.size_bytes.saturating_sub(beside),
             free_bytes: aggregate.free_bytes,
-        })
+        }
     }
 
     /// What comes back when these snapshots are deleted: in bytes, and why that is not known.

@@ -256,7 +256,8 @@ impl Expected {
                 let volume = self.volume(&wanted.volume)?;
                 let oldest = volume.place(&wanted.name)?;
                 let newest = volume.place(wanted.through.as_ref().unwrap_or(&wanted.name))?;
-                let going = volume.snapshots.get(oldest..=newest).ok_or(Code::Usage)?.to_vec();
+                let going = volume.snapshots.get(oldest..=newest).filter(|going| !going.is_empty());
+                let going = going.ok_or(Code::Usage)?.to_vec();
                 self.check_no_clones(&wanted.volume, |base| going.iter().any(|one| one == base))?;
                 self.volume(&wanted.volume)?.snapshots.drain(oldest..=newest);
             }

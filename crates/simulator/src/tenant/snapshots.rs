@@ -65,9 +65,12 @@ impl Request {
     ) -> Self {
         let served = machine.engine.volume_named(volume);
         // A clone that is letting go of its base's trees puts a snapshot off, nobody knows for how
-        // many consistency points. Nothing else is in flight until it is answered.
+        // many consistency points, and so does a full volume that is to grow. Nothing else is in
+        // flight until it is answered.
         let may_wait = |served: &Arc<ServedVolume>| match &served.kind {
-            VolumeKind::Flexible(volume) => volume.is_discarding(),
+            VolumeKind::Flexible(volume) => {
+                volume.is_discarding() || volume.autogrow_max().0 > volume.size_blocks()
+            }
             VolumeKind::Traditional(_) => false,
         };
         let taken_by = served.filter(|served| !may_wait(served)).map(|served| {

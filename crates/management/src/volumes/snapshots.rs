@@ -118,7 +118,7 @@ impl Volumes {
         let numbers: Vec<SnapshotId> = going.iter().map(|snapshot| snapshot.id).collect();
         let clones = names_of(&clones_of(self, &volume), &numbers);
         if !clones.is_empty() {
-            let held = if going.len() == 1 { "it" } else { "they" };
+            let held = if going.len() == 1 { "it" } else { "them" };
             return Err(AdminError::held_by_clones(message, object, (held, &clones)));
         }
         let plan = plan_of(Some(going));

@@ -1,10 +1,10 @@
-//! Where a volume's blocks are, and what comes back when snapshots are deleted.
+//! Where the blocks of volumes and aggregates are, and what comes back when snapshots are deleted.
 //!
 //! Invariants: nothing is remembered: the engine counts each time ([`dblade::SnapshotSpans`]), and
 //! holds up no other administrator meanwhile. Who lists or deletes snapshots waits for
 //! [`PATIENCE`] at most, and does without the figures then.
 //!
-//! Fails: where the engine cannot read a map nothing is told of the volume's snapshots, and why.
+//! Fails: of snapshots that cannot be counted nothing is told; who asks for them alone is told why.
 
 use crate::node::Node;
 use crate::volumes::room::Volumes;
@@ -57,9 +57,7 @@ impl Counts<'_> {
     pub fn of(&self, volume: &ServedVolume) -> Result<Arc<SnapshotSpans>, String> {
         let (ending, wanted) = (Arc::<Ending<Counted>>::default(), Arc::new(()));
         let mut answered = Answered(Arc::clone(&ending), None);
-        let done = move |spans: Result<SnapshotSpans, EngineError>| {
-            answered.note(spans);
-        };
+        let done = move |spans: Result<SnapshotSpans, EngineError>| answered.note(spans);
         self.node.engine.snapshot_spans(&volume.name(), &wanted, Box::new(done));
         let now = self.node.clock.monotonic_nanoseconds();
         let left = Duration::from_nanos(self.until_nanoseconds.saturating_sub(now));

@@ -14,12 +14,15 @@ use platform::completion::promise;
 use std::sync::Arc;
 use units::{CpNumber, VolumeId};
 
-/// Checks what the engine counts of all volumes against what was found on the media.
+/// Checks what the engine counts of all volumes against what was found on the media. `before` is
+/// the consistency point that had committed when they began to be read.
 ///
 /// # Errors
 /// [`Finding::Space`].
-pub fn check_held(machine: &mut Machine<'_>, report: &Report) -> Result<(), Finding> {
-    let before = committed(machine);
+pub fn check_held(
+    machine: &mut Machine<'_>,
+    (report, before): (&Report, Option<CpNumber>),
+) -> Result<(), Finding> {
     let mut volumes = machine.engine.volumes();
     volumes.retain(|served| !is_neighbours(&served.name()) && served.damage().is_none());
     for served in volumes {
@@ -49,7 +52,8 @@ pub fn check_held(machine: &mut Machine<'_>, report: &Report) -> Result<(), Find
     Ok(())
 }
 
-fn committed(machine: &Machine<'_>) -> Option<CpNumber> {
+/// The last consistency point.
+pub fn committed(machine: &Machine<'_>) -> Option<CpNumber> {
     machine.aggregate().map(|aggregate| aggregate.committed())
 }
 

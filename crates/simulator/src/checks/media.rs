@@ -1,6 +1,6 @@
 //! What the independent reader says of the media.
 
-use crate::checks::held::check_held;
+use crate::checks::held::{check_held, committed};
 use crate::machine::Machine;
 use crate::seed::finding::Finding;
 use inspect::{Inspector, Report};
@@ -57,6 +57,7 @@ pub(crate) fn report_of_media(machine: &mut Machine<'_>) -> Result<Report, Findi
 /// # Errors
 /// [`Finding::Media`] with everything that is wrong.
 pub fn inspect_media(machine: &mut Machine<'_>) -> Result<(), Finding> {
+    let before = committed(machine);
     let report = report_of_media(machine)?;
     if machine.damages.is_any() {
         return machine.damages.check_media(&report, machine.plan.is_traditional);
@@ -64,5 +65,5 @@ pub fn inspect_media(machine: &mut Machine<'_>) -> Result<(), Finding> {
     if !report.is_clean() {
         return Err(Finding::Media(report.to_string()));
     }
-    check_held(machine, &report)
+    check_held(machine, (&report, before))
 }

@@ -45,9 +45,12 @@ const fn name_of(policy: TieringPolicy) -> &'static str {
 }
 
 impl Tierings {
+    /// Whether a volume may ever have had a policy. A clone begins with one of its parent's.
     fn was(&self, volume: &ServedVolume, policy: TieringPolicy) -> bool {
-        let had = self.policies.get(&volume.environment.volume);
-        had.is_some_and(|had| had.contains(name_of(policy)))
+        let parent = volume.origin.map(|origin| origin.parent);
+        let of = [Some(volume.environment.volume), parent].into_iter().flatten();
+        let mut had = of.filter_map(|volume| self.policies.get(&volume));
+        had.any(|had| had.contains(name_of(policy)))
     }
 
     /// Some volume's blocks are to move to the object store in another way, or no longer.

@@ -1,7 +1,7 @@
 //! Where the blocks of a volume and of an aggregate are.
 //!
-//! Invariants: each block counts in one of the fields. Of a volume that does not change, those that
-//! are the volume's own add up to `owned_bytes`. Those of an aggregate add up to `size_bytes`.
+//! Invariants: each block counts in one of the fields. While a volume does not change, the fields
+//! of its own blocks add up to `owned_bytes`. The fields of an aggregate add up to `size_bytes`.
 
 use crate::replies::SnapshotInfo;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ pub struct VolumeSpace {
     pub size_bytes: u64,
     /// Used by its present files, metadata included, and not inherited.
     pub live_bytes: u64,
-    /// Its snapshots, oldest first, each with what it alone holds.
+    /// The volume's snapshots, oldest first, each with the bytes that it alone holds.
     pub snapshots: Vec<SnapshotInfo>,
     /// Used by several snapshots, and not by the present files.
     pub shared_snapshot_bytes: u64,
@@ -53,7 +53,7 @@ pub struct VolumeShare {
     /// Of this: used by its present files, metadata included. `None` of a clone whose snapshots
     /// could not be counted.
     pub live_bytes: Option<u64>,
-    /// Of this: used by snapshots only, those that were deleted included.
+    /// Of this: used by snapshots only, deleted snapshots included.
     pub snapshot_bytes: Option<u64>,
     /// Of this: freed by clients and not yet free.
     pub delayed_free_bytes: u64,

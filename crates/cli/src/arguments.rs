@@ -483,7 +483,7 @@ pub enum SnapshotCommand {
         /// VOLUME@SNAPSHOT
         name: String,
     },
-    /// Snapshots of all volumes or one, oldest first, and what comes back when they are deleted
+    /// Snapshots of all volumes or one, oldest first, and the space that deleting them gives back
     List {
         /// The volume
         volume: Option<String>,

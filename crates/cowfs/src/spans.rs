@@ -9,9 +9,9 @@
 //! The count goes through the map blocks that the summary map has, and in each through the maps of
 //! all snapshots, some at a time. Consistency points go on meanwhile.
 //!
-//! Invariants: a number counts once: in one span, as of deleted snapshots, or as inherited. Of a
-//! volume that does not change the count is exact. Of one that changes it is as each map block was
-//! when it was looked at.
+//! Invariants: a number counts once: in one span, as of deleted snapshots, or as inherited. The
+//! count is exact while the volume does not change. Else each map block counts as it was when the
+//! count came to it.
 //!
 //! Fails: where a map cannot be read nothing is known of the volume's snapshots.
 
@@ -131,8 +131,8 @@ pub struct SpanCount {
     next: Fbn,
     /// The map block that is being counted.
     block: Option<Box<BlockCount>>,
-    /// Blocks that were looked at since the last pause, before waits as well. Only what got the
-    /// count on is in it: whoever pauses forgets what was loaded for the rest.
+    /// Blocks of maps that were read since the last pause, before waits as well. A step that waits
+    /// adds its blocks when it is done: a pause in it would forget the blocks loaded for it.
     looked_at: usize,
 }
 
@@ -142,15 +142,15 @@ struct BlockCount {
     snapshots: Vec<SnapshotId>,
     /// So many of them were asked.
     asked: usize,
-    /// The map block of the one that was asked last.
+    /// The map block of the snapshot that was asked last.
     last: Option<BlockRef>,
     /// Numbers to be counted.
     held: MapWords,
     /// Numbers beside them that were inherited.
     inherited: u64,
-    /// Those that the snapshot asked last has.
+    /// Numbers that the snapshot asked last has.
     open: MapWords,
-    /// Those that any snapshot has.
+    /// Numbers that any snapshot has.
     seen: MapWords,
     /// The oldest snapshot that has each number, by its place in `snapshots`.
     first: Vec<u16>,
@@ -269,8 +269,8 @@ impl SpanCount {
     }
 }
 
-/// The snapshots that are not being deleted, and that are whole: the one that the consistency
-/// point under way makes is not.
+/// The snapshots that are not being deleted, without the snapshot that the consistency point under
+/// way makes, which is not whole yet.
 fn whole_snapshots<P: Pointer>(space: &Space<P>) -> Vec<SnapshotId> {
     let snapshots = space.snapshots.iter();
     let whole = snapshots.filter(|one| !one.deleting && one.snapshot_table.is_some());

@@ -115,7 +115,8 @@ pub(super) fn bytes(bytes: Option<u64>) -> String {
     bytes.map_or_else(|| "-".to_owned(), |bytes| ByteSize(bytes).to_string())
 }
 
-/// What each snapshot holds, drawn: alone, and together with all older ones beyond what they hold.
+/// A bar for each snapshot: the space that it alone holds, then the space that deleting all older
+/// snapshots as well adds to that.
 fn drawn(snapshots: &[SnapshotInfo]) -> Table {
     let mut older: Option<(&str, u64)> = None;
     let mut parts = Vec::with_capacity(snapshots.len());

@@ -10,8 +10,8 @@ use units::ByteSize;
 /// Columns of the longest bar.
 const BAR_COLUMNS: u64 = 24;
 
-/// Quantities in one bar, each drawn with its sign. `most` fills it. What is there is seen, however
-/// little it is.
+/// Quantities in one bar, each drawn with its sign. The quantity `most` fills the bar. A quantity
+/// that is not zero has a sign at least.
 pub(super) fn bar(parts: &[(char, u64)], most: u64) -> String {
     let mut text = String::new();
     for (sign, quantity) in parts {

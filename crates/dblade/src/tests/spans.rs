@@ -28,11 +28,26 @@ impl Node {
         self.settle();
     }
 
+    /// A clone of a snapshot of "home".
+    fn make_copy_of(&self, snapshot: &str) {
+        let request = CloneRequest {
+            names: vec!["copy".to_owned()],
+            volume: "home".to_owned(),
+            snapshot: snapshot.to_owned(),
+            exports: Vec::new(),
+        };
+        self.wait(|done| self.engine.create_clones(request, done)).unwrap();
+    }
+
     fn delete_through(&self, volume: &str, names: (&str, &str)) -> Result<(), EngineError> {
         let request = SnapshotRequest::DeleteThrough(names.0.to_owned(), names.1.to_owned());
         let outcome = self.wait(|done| self.engine.request_snapshot(volume, request, done));
         self.rest();
         outcome
+    }
+
+    fn used_of_volume(&self, volume: &str) -> u64 {
+        self.engine.volume_named(volume).unwrap().used_blocks()
     }
 
     fn spans(&self, volume: &str) -> crate::SnapshotSpans {
@@ -85,25 +100,13 @@ fn what_comes_back_is_told_before() {
     }
 }
 
-impl Node {
-    fn used_of_volume(&self, volume: &str) -> u64 {
-        self.engine.volume_named(volume).unwrap().used_blocks()
-    }
-}
-
 /// An ancestor has what a clone inherited: a snapshot of the clone gives none of it back.
 #[test]
 fn what_a_clone_inherited_does_not_come_back() {
     let node = Node::create(&SimulatedWorld::new(6), RaidKind::Raid4, false);
     node.write_file(node.root("home"), "file", content(1, FILE_BYTES));
     node.take("home", "base");
-    let request = CloneRequest {
-        names: vec!["copy".to_owned()],
-        volume: "home".to_owned(),
-        snapshot: "base".to_owned(),
-        exports: Vec::new(),
-    };
-    node.wait(|done| node.engine.create_clones(request, done)).unwrap();
+    node.make_copy_of("base");
     node.rest();
     let root = node.root("copy");
     node.write_file(root, "own", content(2, FILE_BYTES));
@@ -131,13 +134,7 @@ fn snapshots_between_two_go_together_or_not_at_all() {
     for wrong in [("a", "x"), ("x", "a"), ("c", "b")] {
         node.delete_through("home", wrong).unwrap_err();
     }
-    let request = CloneRequest {
-        names: vec!["copy".to_owned()],
-        volume: "home".to_owned(),
-        snapshot: "b".to_owned(),
-        exports: Vec::new(),
-    };
-    node.wait(|done| node.engine.create_clones(request, done)).unwrap();
+    node.make_copy_of("b");
     node.delete_through("home", ("a", "c")).unwrap_err();
     assert_eq!(names(), ["a", "b", "c", "d"]);
     node.delete_through("home", ("c", "d")).unwrap();

@@ -24,8 +24,8 @@ use crate::replies::{
 };
 use crate::requests::{
     AggregateAdd, AggregateCreate, DiskClear, DiskFail, DiskLocate, DiskReplace, DiskZero,
-    ExportAdd, ExportRemove, MountCreate, MountRemove, Named, SnapshotDelete, SnapshotName,
-    SnapshotRestore, SpareAdd, SpareRemove, Validate, VolumeFilter,
+    ExportAdd, ExportRemove, MountCreate, MountRemove, Named, SnapshotDelete, SnapshotHold,
+    SnapshotName, SnapshotRestore, SpareAdd, SpareRemove, Validate, VolumeFilter,
 };
 use crate::scrub::{ScrubChange, ScrubInfo};
 use crate::space::{AggregateSpace, VolumeSpace};
@@ -215,6 +215,9 @@ administration! {
     VolumeSync volume_sync(request: VolumeFilter) -> Synced;
     /// Takes a snapshot.
     SnapshotCreate snapshot_create(request: SnapshotName) -> SnapshotInfo;
+    /// Holds a snapshot: neither it nor its volume is deleted then, whoever asks for it; or
+    /// releases it. One that is held, or released, stays so.
+    SnapshotHold snapshot_hold(request: SnapshotHold) -> SnapshotInfo;
     /// Snapshots of all volumes or one, oldest first within a volume. What each holds is counted.
     SnapshotList snapshot_list(request: VolumeFilter) -> Vec<SnapshotInfo>;
     /// Deletes a snapshot, or several that follow each other; the space comes back in the

@@ -72,6 +72,7 @@ impl Request {
             | Self::VolumeSet(_)
             | Self::VolumeOnline(_)
             | Self::SnapshotCreate(_)
+            | Self::SnapshotHold(_)
             | Self::ExportAdd(_)
             | Self::ExportRemove(_)
             | Self::FuseMount(_)

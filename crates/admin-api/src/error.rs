@@ -80,7 +80,7 @@ pub struct AdminError {
 }
 
 /// Clones that a refusal names at most.
-const CLONES_NAMED_MAX: usize = 8;
+const HOLDERS_NAMED_MAX: usize = 8;
 
 impl AdminError {
     /// An error without a cause or a next step as yet.
@@ -124,7 +124,7 @@ impl AdminError {
             1 => "1 clone uses".to_owned(),
             count => format!("{count} clones use"),
         };
-        let others = clones.len().saturating_sub(CLONES_NAMED_MAX);
+        let others = clones.len().saturating_sub(HOLDERS_NAMED_MAX);
         let named = clones[..clones.len() - others].join(", ");
         let more = if others > 0 { format!(" and {others} more") } else { String::new() };
         error.because(format!("{count} {what}: {named}{more}")).try_next(
@@ -135,6 +135,24 @@ impl AdminError {
                 }
             },
         )
+    }
+
+    /// Snapshots that would go are held. Each is named with its volume.
+    ///
+    /// # Errors
+    /// There are such snapshots.
+    pub fn unless_held(
+        message: impl Into<String>,
+        object: impl Into<String>,
+        held: &[String],
+    ) -> Result<(), Self> {
+        let Some(first) = held.first() else { return Ok(()) };
+        let others = held.len().saturating_sub(HOLDERS_NAMED_MAX);
+        let named = held[..held.len() - others].join(", ");
+        let more = if others > 0 { format!(" and {others} more") } else { String::new() };
+        Err(Self::new(Code::Conflict, message, object)
+            .because(format!("held, and not to be deleted: {named}{more}"))
+            .try_next(format!("stroop snapshot release {first}, once nobody needs it")))
     }
 
     /// A request about a thing that is not there; `noun` says what kind of thing.

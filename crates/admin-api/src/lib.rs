@@ -74,8 +74,8 @@ pub use replies::{
 pub use requests::{
     AggregateAdd, AggregateCreate, DiskClear, DiskFail, DiskLocate, DiskReplace, DiskZero,
     ExportAdd, ExportRemove, GROUP_DISKS_MAX, LOCATE_SECONDS_MAX, MountCreate, MountRemove, Named,
-    Owner, RaidKind, SnapshotDelete, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove,
-    Validate, VolumeFilter,
+    Owner, RaidKind, SnapshotDelete, SnapshotHold, SnapshotName, SnapshotRestore, SpareAdd,
+    SpareRemove, Validate, VolumeFilter,
 };
 pub use scrub::{ScrubAction, ScrubChange, ScrubInfo, ScrubState};
 pub use space::{AggregateSpace, VolumeShare, VolumeSpace};

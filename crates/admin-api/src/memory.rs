@@ -39,8 +39,8 @@ use crate::replies::{
 };
 use crate::requests::{
     AggregateAdd, AggregateCreate, DiskClear, DiskFail, DiskLocate, DiskReplace, DiskZero,
-    ExportAdd, ExportRemove, MountCreate, MountRemove, Named, SnapshotDelete, SnapshotName,
-    SnapshotRestore, SpareAdd, SpareRemove, VolumeFilter,
+    ExportAdd, ExportRemove, MountCreate, MountRemove, Named, SnapshotDelete, SnapshotHold,
+    SnapshotName, SnapshotRestore, SpareAdd, SpareRemove, VolumeFilter,
 };
 use crate::scrub::{ScrubAction, ScrubChange, ScrubInfo, ScrubState};
 use crate::space::{AggregateSpace, VolumeSpace};
@@ -673,6 +673,10 @@ impl Administration for MemoryAdministration {
         let mut state = self.state.lock();
         let number = state.next_number();
         snapshots::create(&mut state.held(), request, number)
+    }
+
+    fn snapshot_hold(&self, request: &SnapshotHold) -> Result<SnapshotInfo, AdminError> {
+        snapshots::hold(&mut self.state.lock().held(), request)
     }
 
     fn snapshot_list(&self, request: &VolumeFilter) -> Result<Vec<SnapshotInfo>, AdminError> {

@@ -391,6 +391,9 @@ pub struct SnapshotInfo {
     /// The clones that began with it, in order of name. It cannot be deleted before they are.
     #[serde(default)]
     pub clones: Vec<String>,
+    /// An administrator holds it: it cannot be deleted before it is released.
+    #[serde(default)]
+    pub held: bool,
 }
 
 /// What a destructive act takes with it, or would.

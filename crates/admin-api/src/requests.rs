@@ -297,6 +297,18 @@ pub struct SnapshotName {
     pub name: String,
 }
 
+/// Holds a snapshot, so that it is not deleted, or releases it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SnapshotHold {
+    /// The volume.
+    pub volume: String,
+    /// The snapshot's name.
+    pub name: String,
+    /// Whether it is to be held.
+    pub held: bool,
+}
+
 /// Deletes a snapshot, or several that follow each other.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -407,6 +419,7 @@ validate! {
     ExportRemove: |it| validate_name("volume", &it.volume);
     MountRemove: |it| validate_path(&it.mountpoint);
     SnapshotName: |it| validate_snapshot(&it.volume, &it.name);
+    SnapshotHold: |it| validate_snapshot(&it.volume, &it.name);
     SnapshotDelete: |it| {
         validate_snapshot(&it.volume, &it.name)?;
         it.through.as_ref().map_or(Ok(()), |name| validate_name("snapshot", name))

@@ -491,6 +491,16 @@ pub enum SnapshotCommand {
         #[arg(long)]
         timeline: bool,
     },
+    /// Hold a snapshot: neither it nor its volume can be deleted before it is released
+    Hold {
+        /// VOLUME@SNAPSHOT
+        name: String,
+    },
+    /// Release a snapshot that is held
+    Release {
+        /// VOLUME@SNAPSHOT
+        name: String,
+    },
     /// Delete a snapshot, or several that follow each other; the space comes back in the background
     Delete {
         /// VOLUME@SNAPSHOT

@@ -400,6 +400,7 @@ impl<P: Pointer> ImageCleaner<P> {
                     cp: self.facts.cp,
                     created: new.created,
                     deleting: new.deleting,
+                    held: false,
                     // Its own map is not there yet: until the commit the active map stands for it.
                     merged_blocks: u64::MAX,
                     released_blocks: 0,

@@ -24,8 +24,11 @@ use crate::pointer::Pointer;
 use crate::reader::{Progress, Reader, Stop};
 use ondisk::damage::Damage;
 use ondisk::inode::{INODES_PER_BLOCK, InodeRecord};
-use ondisk::records::{STATE_DELETING, STATE_EMPTY, STATE_ONLINE, SnapshotRecord, name_field};
+use ondisk::records::{
+    SNAPSHOT_HELD, STATE_DELETING, STATE_EMPTY, STATE_ONLINE, SnapshotRecord, name_field,
+};
 use ondisk::root::metafile;
+use platform::mutation::{self, Rule};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use units::{CpNumber, Fbn, InodeNumber, Pvbn, SnapshotId, SnapshotUuid, Timestamp, VolumeId};
@@ -49,6 +52,8 @@ pub struct Snapshot<P: Pointer> {
     pub created: Timestamp,
     /// Being deleted.
     pub deleting: bool,
+    /// Not to be deleted: an administrator holds it.
+    pub held: bool,
     /// See the module.
     pub merged_blocks: u64,
     /// See the module.
@@ -85,6 +90,7 @@ impl<P: Pointer> Snapshot<P> {
             cp: CpNumber(record.cp.get()),
             created: Timestamp(record.created.get()),
             deleting: record.state == STATE_DELETING,
+            held: record.flags & SNAPSHOT_HELD != 0,
             merged_blocks: record.merged_blocks.get(),
             released_blocks: record.released_blocks.get(),
             used_blocks: record.used_blocks.get(),
@@ -108,6 +114,9 @@ impl<P: Pointer> Snapshot<P> {
         };
         let mut record = SnapshotRecord::empty();
         record.state = if self.deleting { STATE_DELETING } else { STATE_ONLINE };
+        if self.held && !mutation::broken(Rule::HoldUnrecorded) {
+            record.flags = SNAPSHOT_HELD;
+        }
         record.name = name;
         record.name_size = name_size;
         record.identity = self.identity;

@@ -16,8 +16,7 @@ use crate::summary::{AggregateSummary, SnapshotSummary, VolumeSummary};
 use crate::{log_copies, log_places, names, offline, recovery_queue, retiring, service};
 use affinity::{Access, Outcome};
 use aggregate::{
-    Acted, Aggregate, AggregateError, AutogrowMax, BlockSide, FreezeScope, Reallocation, Tiering,
-    VolumeChange,
+    Acted, Aggregate, AggregateError, AutogrowMax, FreezeScope, Reallocation, Tiering, VolumeChange,
 };
 use cowfs::cache::BufferCache;
 use cowfs::logical::Logical;
@@ -162,38 +161,43 @@ impl Engine {
     /// are the aggregate's, so a volume with a feature that this build lacks can be deleted too
     /// (decision 34).
     pub fn delete_volume(self: &Arc<Self>, name: &str, done: Done<()>) {
-        self.delete_if(name, |_, _| Ok(()), done);
+        let check = |scope: &mut FreezeScope<'_, '_>, volume: &FlexibleVolume| {
+            volume.check_no_holds(scope.access)
+        };
+        self.delete_if(name, check, done);
     }
 
     /// Deletes a volume of the recovery queue for good, unless it has come back meanwhile.
     pub fn purge_volume(self: &Arc<Self>, title: &str, done: Done<()>) {
-        self.delete_if(title, BlockSide::check_queued, done);
+        let check = |scope: &mut FreezeScope<'_, '_>, volume: &FlexibleVolume| {
+            scope.block_side().check_queued(volume.front.id)
+        };
+        self.delete_if(title, check, done);
     }
 
     fn delete_if(
         self: &Arc<Self>,
         name: &str,
-        check: fn(&BlockSide, VolumeId) -> Result<(), AggregateError>,
+        check: fn(&mut FreezeScope<'_, '_>, &FlexibleVolume) -> Result<(), AggregateError>,
         done: Done<()>,
     ) {
         let Some(served) = self.volume_named(name) else {
             return done(Err(EngineError::NotFound { kind: "volume", name: name.to_owned() }));
         };
-        if matches!(served.kind, VolumeKind::Traditional(_)) {
+        let VolumeKind::Flexible(volume) = &served.kind else {
             return done(Err(EngineError::Conflict(format!(
                 "'{name}' is a traditional volume: it goes with its aggregate"
             ))));
-        }
+        };
+        let volume = Arc::clone(volume);
         let (engine, aggregate) = (Arc::clone(self), Arc::clone(&served.aggregate));
         let (same, identity) = (Arc::clone(self), served.environment.identity);
         let action = move |scope: &mut FreezeScope<'_, '_>| {
             served.check_there()?;
-            check(scope.block_side(), served.environment.volume)?;
+            check(scope, &volume)?;
             scope.block_side().check_no_clones(served.environment.volume)?;
             engine.begin_deletion(&served);
-            if let VolumeKind::Flexible(volume) = &served.kind {
-                lifecycle::delete(scope, volume);
-            }
+            lifecycle::delete(scope, &volume);
             Ok(Acted::Done)
         };
         let committed = move |outcome: Result<(), AggregateError>| {
@@ -245,18 +249,23 @@ impl Engine {
         };
         let action = move |scope: &mut FreezeScope<'_, '_>| {
             served.check_there()?;
-            scope.block_side().changeable_slot_of(served.environment.volume)?;
-            match &served.kind {
+            let number = served.environment.volume;
+            scope.block_side().changeable_slot_of(number)?;
+            let acted = match &served.kind {
                 VolumeKind::Flexible(volume) => {
                     let lost = volume::clones::lost_snapshots(volume, scope.access, &request);
-                    scope.block_side().check_no_base(served.environment.volume, &lost)?;
-                    volume.accept(scope.access, &request, birth)
+                    scope.block_side().check_no_base(number, &lost)?;
+                    volume.accept(scope.access, &request, birth)?
                 }
                 VolumeKind::Traditional(volume) => {
                     volume.accept(scope.access, &request, birth)?;
-                    Ok(Acted::Done)
+                    Acted::Done
                 }
+            };
+            if matches!((&request, &acted), (SnapshotRequest::Hold(_), Acted::Done)) {
+                volume::note_holds(scope.block_side(), number);
             }
+            Ok(acted)
         };
         let same = Arc::clone(&aggregate);
         let committed = move |outcome: Result<(), AggregateError>| match outcome_of(outcome) {

@@ -27,17 +27,19 @@ pub(crate) fn enter(engine: &Arc<Engine>, name: &str, keeping: Keeping, done: Do
     let Some(served) = engine.volume_named(name) else {
         return done(Err(EngineError::NotFound { kind: "volume", name: name.to_owned() }));
     };
-    if matches!(served.kind, VolumeKind::Traditional(_)) {
+    let VolumeKind::Flexible(volume) = &served.kind else {
         return done(Err(EngineError::Conflict(format!(
             "'{name}' is a traditional volume: it goes with its aggregate"
         ))));
-    }
+    };
+    let volume = Arc::clone(volume);
     let (aggregate, number) = (Arc::clone(&served.aggregate), served.environment.volume);
     let (engine, same) = (Arc::clone(engine), Arc::clone(&served));
     let was_offline: Arc<Mutex<Option<bool>>> = Arc::default();
     let before = Arc::clone(&was_offline);
     let action = move |scope: &mut FreezeScope<'_, '_>| {
         same.check_there()?;
+        volume.check_no_holds(scope.access)?;
         scope.block_side().check_no_clones(number)?;
         let is_offline = recovery_queue::enter(scope, number, keeping)?;
         if !is_offline {

@@ -29,6 +29,7 @@ mod features;
 mod frees;
 mod full;
 mod growing;
+mod held;
 mod log_copies;
 mod log_on_disks;
 mod lost_log;

@@ -11,10 +11,10 @@ use admin_api::{
     CheckBlocks, CheckHeld, CheckKeep, CheckRead, CloneCreate, DeletedVolume, DiskClear, DiskFail,
     DiskInfo, DiskLocate, DiskLocated, DiskReplace, DiskZero, Event, EventList, ExportAdd,
     ExportRemove, GroupRemove, JobChange, JobInfo, JobName, MapShow, MountCreate, MountInfo,
-    MountRemove, Named, Removal, ScrubChange, ScrubInfo, SnapshotDelete, SnapshotInfo,
-    SnapshotName, SnapshotRestore, SpareAdd, SpareRemove, StatusReply, Synced, UpgradeReport,
-    VolumeCreate, VolumeDelete, VolumeExports, VolumeFilter, VolumeInfo, VolumeOffline,
-    VolumePurge, VolumeRename, VolumeResize, VolumeSet, VolumeSpace, VolumeUndelete,
+    MountRemove, Named, Removal, ScrubChange, ScrubInfo, SnapshotDelete, SnapshotHold,
+    SnapshotInfo, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove, StatusReply, Synced,
+    UpgradeReport, VolumeCreate, VolumeDelete, VolumeExports, VolumeFilter, VolumeInfo,
+    VolumeOffline, VolumePurge, VolumeRename, VolumeResize, VolumeSet, VolumeSpace, VolumeUndelete,
 };
 
 impl Management {
@@ -283,6 +283,10 @@ impl Administration for Management {
 
     fn snapshot_delete(&self, request: &SnapshotDelete) -> Result<Removal, AdminError> {
         self.volumes.delete_snapshot(request)
+    }
+
+    fn snapshot_hold(&self, request: &SnapshotHold) -> Result<SnapshotInfo, AdminError> {
+        self.volumes.hold_snapshot(request)
     }
 
     fn snapshot_restore(&self, request: &SnapshotRestore) -> Result<Removal, AdminError> {

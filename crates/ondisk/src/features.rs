@@ -228,6 +228,16 @@ pub const AUTOGROW: Feature = Feature {
     meaning: "the volume grows by itself where room is short, up to a largest size",
 };
 
+/// Snapshots are held. A build that lacks the feature would delete them.
+pub const SNAPSHOT_HOLDS: Feature = Feature {
+    scope: FeatureScope::Volume,
+    class: FeatureClass::Incompatible,
+    bit: 4,
+    name: "snapshot-holds",
+    date: "2026-11",
+    meaning: "an administrator held snapshots, which are not deleted before he releases them",
+};
+
 /// There are clones. A build that lacks the feature would free what they share with their parents,
 /// and would not find the blocks that they share.
 pub const CLONES: Feature = Feature {
@@ -255,6 +265,7 @@ pub const FEATURES: &[Feature] = &[
     CLONES,
     RECOVERY_QUEUE,
     AUTOGROW,
+    SNAPSHOT_HOLDS,
 ];
 
 /// The features of a class that this build has.

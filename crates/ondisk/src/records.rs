@@ -411,8 +411,8 @@ impl fmt::Display for VolumeRecord {
 pub struct SnapshotRecord {
     /// [`STATE_ONLINE`], [`STATE_DELETING`] or [`STATE_EMPTY`].
     pub state: u8,
-    /// Reserved; zero.
-    pub reserved_a: u8,
+    /// `SNAPSHOT_` bits.
+    pub flags: u8,
     /// Bytes of `name` in use.
     pub name_size: U16,
     /// The snapshot's number.
@@ -444,6 +444,12 @@ pub struct SnapshotRecord {
     /// Reserved; zero.
     pub reserved_c: [u8; 256],
 }
+
+/// `flags` of a snapshot that is not deleted before an administrator releases it. The volume has
+/// the feature [`SNAPSHOT_HOLDS`](crate::features::SNAPSHOT_HOLDS).
+pub const SNAPSHOT_HELD: u8 = 1;
+/// Bits of `flags` of a snapshot that there are.
+pub const SNAPSHOT_FLAGS: u8 = SNAPSHOT_HELD;
 
 /// Snapshot records in a block.
 pub const SNAPSHOTS_PER_BLOCK: usize = BLOCK_SIZE / size_of::<SnapshotRecord>();
@@ -486,7 +492,8 @@ impl SnapshotRecord {
         if self.identity.is_nil() {
             return wrong("identity");
         }
-        let reserved = [self.reserved_a.as_bytes(), &self.reserved_b, &self.reserved_c];
+        let flags = self.flags & !SNAPSHOT_FLAGS;
+        let reserved = [flags.as_bytes(), &self.reserved_b, &self.reserved_c];
         Damage::unless_zero("snapshot record", &reserved)?;
         self.inode_file.validate()?;
         self.snapshot_table.validate()

@@ -108,7 +108,7 @@ fn structures() -> BTreeMap<String, Layout> {
             parent, snapshot, identity, reserved, active_map, discarded
         },
         records::SnapshotRecord {
-            state, reserved_a, name_size, snapshot, cp, created, merged_blocks, released_blocks,
+            state, flags, name_size, snapshot, cp, created, merged_blocks, released_blocks,
             used_blocks, name, used_inodes, identity, reserved_b, inode_file, snapshot_table,
             reserved_c
         },

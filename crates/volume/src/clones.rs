@@ -17,7 +17,7 @@ use crate::flexible::FlexibleVolume;
 use crate::front::{Front, FrontAffinities};
 use crate::lifecycle::{check_new, new_record, set_rules, shared_of};
 use crate::load::read_orphans;
-use crate::snapshots::{SnapshotRequest, deleted, live};
+use crate::snapshots::{SnapshotRequest, deleted, live, newer};
 use affinity::Access;
 use aggregate::{
     ANCESTORS_MAX, AggregateError, AutogrowMax, BlockSide, FreezeScope, Reallocation, Tiering,
@@ -120,7 +120,7 @@ pub fn lost_snapshots(
     let space = &parent.vbn.read(access).space;
     let lost: Vec<usize> = match request {
         SnapshotRequest::Restore(name) => {
-            live(space, name).map_or(Vec::new(), |at| (at + 1..space.snapshots.len()).collect())
+            live(space, name).map_or(Vec::new(), |at| newer(space, at))
         }
         // One that is not there is refused when the request is looked at.
         other => deleted(space, other).unwrap_or_default(),

@@ -8,7 +8,7 @@ use crate::delayed::{DelayedBefore, DelayedShare};
 use crate::format::slack_blocks;
 use crate::front::Front;
 use crate::load::snapshot_views;
-use crate::snapshots::{Birth, Requests, SnapshotInfo, SnapshotRequest, deleted};
+use crate::snapshots::{Birth, Requests, SnapshotInfo, SnapshotRequest, check_not_held, deleted};
 use crate::under_way::{Cleaned, VolumeCleaning};
 use affinity::{Access, Outcome, Partition};
 use aggregate::{Acted, Aggregate, AggregateError, AutogrowMax, Container};
@@ -338,7 +338,10 @@ impl FlexibleVolume {
         let kept = snapshot_blocks(size_blocks);
         let (numbers, cost, spender) = match request {
             SnapshotRequest::Create(_) => (kept, 2 * VOLUME_OVERHEAD_BLOCKS, Spender::Common),
-            SnapshotRequest::Delete(_) => (0, VOLUME_OVERHEAD_BLOCKS, Spender::Reclaim),
+            SnapshotRequest::Hold(_) => (0, VOLUME_OVERHEAD_BLOCKS, Spender::Common),
+            SnapshotRequest::Delete(_) | SnapshotRequest::Release(_) => {
+                (0, VOLUME_OVERHEAD_BLOCKS, Spender::Reclaim)
+            }
             SnapshotRequest::DeleteThrough(..) => {
                 let going = deleted(&side.space, request)?;
                 let of = |at: Option<&usize>| at.map_or(0, |at| at / SNAPSHOTS_PER_BLOCK);
@@ -409,6 +412,15 @@ impl FlexibleVolume {
         let deletes = side.space.snapshots.iter().any(|snapshot| snapshot.deleting);
         let is_granted = deletes && self.promise_in_turn(side, shared.overhead.of_scan(1));
         u64::from(is_granted)
+    }
+
+    /// Whether no snapshot stands in the way of the volume's deletion; for a freeze's action.
+    ///
+    /// # Errors
+    /// An administrator holds one.
+    pub fn check_no_holds(&self, access: &Access<'_>) -> Result<(), AggregateError> {
+        let space = &self.vbn.read(access).space;
+        check_not_held(space, &(0..space.snapshots.len()).collect::<Vec<_>>())
     }
 
     /// The snapshots that are not being deleted; for messages that may read the block side.

@@ -44,5 +44,5 @@ mod tests;
 pub use damage::VolumeDamage;
 pub use flexible::FlexibleVolume;
 pub use front::Front;
-pub use snapshots::{Birth, SnapshotInfo, SnapshotRequest};
+pub use snapshots::{Birth, SnapshotInfo, SnapshotRequest, note_holds};
 pub use traditional::TraditionalVolume;

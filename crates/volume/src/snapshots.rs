@@ -1,7 +1,8 @@
 //! What administrators ask of a volume's snapshots, carried out at a freeze.
 //!
 //! *Create* lets the consistency point keep its image. *Delete* marks the record; the space comes
-//! back in the background. *Restore* takes two consistency points: the first keeps the current
+//! back in the background. *Hold* and *release* say of a record whether it may be deleted. *Restore*
+//! takes two consistency points: the first keeps the current
 //! image as a nameless snapshot that is already being deleted, and reads what the restore needs;
 //! when it commits, the snapshot's image becomes the active one; the second makes that durable. In
 //! between the volume is suspended, so that the log holds nothing that does not fit the restored
@@ -19,22 +20,24 @@
 //! | delete | a restore of another snapshot, of the same freeze | carried out |
 //! | create, delete | a restore of an earlier freeze | carried out: the image is switched by then |
 //! | restore | a clone of a newer snapshot, before it or of the same freeze | refused: the clone needs it |
-//! | clone | a restore of an older snapshot, of the same freeze | refused: the snapshot goes |
+//! | clone, hold | a restore of an older snapshot, of the same freeze | refused: the snapshot goes |
+//! | delete, restore | a hold of a snapshot that would go, before it or of the same freeze | refused |
 //!
 //! A volume that is deleted refuses all of them; a restore under way ends with its volume.
 //!
 //! Invariants: names are unique among the snapshots that are not being deleted. After a restore no
 //! newer snapshot is left. The snapshot that is restored is there until its image is switched to.
 
-use aggregate::AggregateError;
+use aggregate::{AggregateError, BlockSide};
 use cowfs::buftree::Root;
 use cowfs::free_map::MapFile;
 use cowfs::image::NewSnapshot;
 use cowfs::logical::read_record;
 use cowfs::pointer::Pointer;
 use cowfs::reader::{Progress, Reader, Stop};
-use cowfs::snapshot::SNAPSHOTS_MAX;
+use cowfs::snapshot::{SNAPSHOTS_MAX, Snapshot};
 use cowfs::space::{Space, TopAreasFile};
+use ondisk::features::SNAPSHOT_HOLDS;
 use ondisk::root::metafile;
 use platform::mutation::{self, Rule};
 use std::collections::BTreeMap;
@@ -54,6 +57,10 @@ pub enum SnapshotRequest {
     DeleteThrough(String, String),
     /// Make the snapshot of this name the active image.
     Restore(String),
+    /// Keep the snapshot of this name from being deleted, until it is released.
+    Hold(String),
+    /// Let the snapshot of this name be deleted again.
+    Release(String),
 }
 
 /// What the snapshot has that a request makes, beside its name.
@@ -78,6 +85,8 @@ pub struct SnapshotInfo {
     pub cp: CpNumber,
     /// Blocks in use by its image.
     pub used_blocks: u64,
+    /// It is not deleted before it is released.
+    pub held: bool,
 }
 
 impl SnapshotInfo {
@@ -90,6 +99,7 @@ impl SnapshotInfo {
             created: snapshot.created,
             cp: snapshot.cp,
             used_blocks: snapshot.used_blocks,
+            held: snapshot.held,
         })
         .collect()
     }
@@ -219,6 +229,7 @@ impl<P: Pointer> Requests<P> {
             }
             SnapshotRequest::Delete(_) | SnapshotRequest::DeleteThrough(..) => {
                 let going = deleted(space, request)?;
+                check_not_held(space, &going)?;
                 let kept = beginning.filter(|_| !mutation::broken(Rule::RestoredSnapshotDeleted));
                 let is_kept = |at: &usize| {
                     kept.is_some_and(|restore| restore.snapshot == space.snapshots[*at].id)
@@ -231,8 +242,13 @@ impl<P: Pointer> Requests<P> {
                     ));
                 }
             }
+            SnapshotRequest::Hold(name) | SnapshotRequest::Release(name) => {
+                if self.will_lose(space, place(space, name)?) {
+                    return refused(format!("a restore takes snapshot '{name}' away"));
+                }
+            }
             SnapshotRequest::Restore(name) => {
-                place(space, name)?;
+                check_not_held(space, &newer(space, place(space, name)?))?;
                 if let Some(Restore { name: restored, .. }) = &self.restore {
                     return refused(format!("the volume is being restored to '{restored}'"));
                 }
@@ -255,6 +271,11 @@ impl<P: Pointer> Requests<P> {
                     space.snapshots[at].deleting = true;
                     space.note_snapshot(at);
                 }
+            }
+            SnapshotRequest::Hold(name) | SnapshotRequest::Release(name) => {
+                let Some(at) = live(space, name) else { unreachable!("it was checked") };
+                space.snapshots[at].held = matches!(request, SnapshotRequest::Hold(_));
+                space.note_snapshot(at);
             }
             SnapshotRequest::Restore(name) => {
                 let Some(at) = live(space, name) else { unreachable!("it was checked") };
@@ -387,6 +408,36 @@ pub(crate) fn live<P: Pointer>(space: &Space<P>, name: &str) -> Option<usize> {
     space.snapshots.iter().position(|found| !found.deleting && found.name == name)
 }
 
+/// Where the snapshots are that were made after the one at `at`, without those being deleted.
+pub(crate) fn newer<P: Pointer>(space: &Space<P>, at: usize) -> Vec<usize> {
+    (at + 1..space.snapshots.len()).filter(|at| !space.snapshots[*at].deleting).collect()
+}
+
+/// # Errors
+/// An administrator holds one of these snapshots.
+pub(crate) fn check_not_held<P: Pointer>(
+    space: &Space<P>,
+    going: &[usize],
+) -> Result<(), AggregateError> {
+    let held = going.iter().map(|at| &space.snapshots[*at]).find(|one| one.held);
+    match held.filter(|_| !mutation::broken(Rule::HeldSnapshotDeleted)) {
+        None => Ok(()),
+        Some(Snapshot { name, .. }) => {
+            Err(AggregateError::Refused(format!("snapshot '{name}' is held, and would go")))
+        }
+    }
+}
+
+/// Notes in a volume's record that it has held snapshots, at the freeze at which one is held.
+pub fn note_holds(side: &mut BlockSide, volume: VolumeId) {
+    let Some(slot) = side.slot_of(volume) else { return };
+    let features = &mut side.table[slot].record.features;
+    if !features.has(&SNAPSHOT_HOLDS) {
+        features.set(&SNAPSHOT_HOLDS);
+        side.dirty_slots.insert(slot);
+    }
+}
+
 fn place<P: Pointer>(space: &Space<P>, name: &str) -> Result<usize, AggregateError> {
     let none = || AggregateError::Refused(format!("there is no snapshot '{name}'"));
     live(space, name).ok_or_else(none)
@@ -401,7 +452,10 @@ pub(crate) fn deleted<P: Pointer>(
     request: &SnapshotRequest,
 ) -> Result<Vec<usize>, AggregateError> {
     let range = match request {
-        SnapshotRequest::Create(_) | SnapshotRequest::Restore(_) => return Ok(Vec::new()),
+        SnapshotRequest::Create(_)
+        | SnapshotRequest::Restore(_)
+        | SnapshotRequest::Hold(_)
+        | SnapshotRequest::Release(_) => return Ok(Vec::new()),
         SnapshotRequest::Delete(name) => {
             let at = place(space, name)?;
             at..=at

@@ -1,6 +1,7 @@
 //! Volumes that are deleted, in the recovery queue and for good.
 
 use super::clones;
+use super::snapshots::held_among;
 use super::volumes::{Snapshots, Volumes};
 use crate::error::{AdminError, Code};
 use crate::recovery_queue::{
@@ -61,6 +62,8 @@ pub(super) fn delete(
     }
     let all = live.volumes.iter().map(|(name, volume)| (name.as_str(), volume));
     clones::check_none(all.chain(queue.volumes()), name)?;
+    let snapshots = live.snapshots.get(name).map(Vec::as_slice);
+    AdminError::unless_held("cannot delete", name, &held_among(snapshots))?;
     let mut consequences = vec![format!("{} files", volume.files)];
     if volume.snapshots > 0 {
         consequences.push(format!("{} snapshots", volume.snapshots));

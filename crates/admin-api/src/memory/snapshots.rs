@@ -4,7 +4,7 @@ use super::clones;
 use super::volumes::{Snapshots, Volumes};
 use crate::error::{AdminError, Code};
 use crate::replies::{Removal, SnapshotInfo, VolumeInfo};
-use crate::requests::{SnapshotDelete, SnapshotName, SnapshotRestore, VolumeFilter};
+use crate::requests::{SnapshotDelete, SnapshotHold, SnapshotName, SnapshotRestore, VolumeFilter};
 use crate::time::Time;
 
 /// What there is.
@@ -48,10 +48,29 @@ pub(super) fn create(
         exclusive_bytes: Some(0),
         with_older_bytes: Some(0),
         clones: Vec::new(),
+        held: false,
     };
     state.snapshots.entry(request.volume.clone()).or_default().push(snapshot.clone());
     state.volume("find", &request.volume)?.snapshots += 1;
     Ok(snapshot)
+}
+
+pub(super) fn hold(
+    state: &mut Held<'_>,
+    request: &SnapshotHold,
+) -> Result<SnapshotInfo, AdminError> {
+    let action = if request.held { "hold" } else { "release" };
+    let place = state.snapshot(action, &request.volume, &request.name)?;
+    let list = state.snapshots.entry(request.volume.clone()).or_default();
+    let snapshot = &mut list[place];
+    snapshot.held = request.held;
+    Ok(snapshot.clone())
+}
+
+/// The names of those that are held.
+pub(super) fn held_among(snapshots: Option<&[SnapshotInfo]>) -> Vec<String> {
+    let held = snapshots.unwrap_or_default().iter().filter(|one| one.held);
+    held.map(|one| format!("{}@{}", one.volume, one.name)).collect()
 }
 
 pub(super) fn list(
@@ -80,6 +99,7 @@ pub(super) fn delete(
     }
     let list = state.snapshots.get(&request.volume).map_or(&[][..], Vec::as_slice);
     clones::check_no_base("cannot delete", &object, ("it", list.get(going.clone())))?;
+    AdminError::unless_held("cannot delete", &object, &held_among(list.get(going.clone())))?;
     if !request.dry_run {
         if let Some(list) = state.snapshots.get_mut(&request.volume) {
             list.drain(going.clone());
@@ -104,6 +124,7 @@ pub(super) fn restore(
     }
     let newer_of = ("the newer snapshots", list.get(place + 1..));
     clones::check_no_base("cannot restore", &object, newer_of)?;
+    AdminError::unless_held("cannot restore", &object, &held_among(list.get(place + 1..)))?;
     let plan = newer.join(",");
     Removal::check_plan("cannot restore", &object, &plan, request.plan.as_deref())?;
     if !request.dry_run {

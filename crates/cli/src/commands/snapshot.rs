@@ -9,7 +9,7 @@ use crate::table::{Column, Table};
 use crate::terminal::Terminal;
 use admin_api::names::parse_snapshot_name;
 use admin_api::{
-    AdminError, Administration, Removal, SnapshotDelete, SnapshotInfo, SnapshotName,
+    AdminError, Administration, Removal, SnapshotDelete, SnapshotHold, SnapshotInfo, SnapshotName,
     SnapshotRestore, VolumeFilter,
 };
 use units::ByteSize;
@@ -23,6 +23,8 @@ pub(super) fn run(
     match command {
         SnapshotCommand::Create { name } => create(node, name),
         SnapshotCommand::List { volume, timeline } => list(node, volume.as_deref(), *timeline),
+        SnapshotCommand::Hold { name } => hold(node, name, true),
+        SnapshotCommand::Release { name } => hold(node, name, false),
         SnapshotCommand::Delete { name, through, dry_run } => {
             let (volume, name) = owned(parse_snapshot_name(name)?);
             let request = |dry_run, plan| SnapshotDelete {
@@ -81,6 +83,19 @@ fn create(node: &dyn Administration, name: &str) -> Result<Output, AdminError> {
             "read it under .snapshot/{} of any directory of a mount of {}",
             snapshot.name, snapshot.volume
         )))
+}
+
+fn hold(node: &dyn Administration, name: &str, held: bool) -> Result<Output, AdminError> {
+    let (volume, name) = owned(parse_snapshot_name(name)?);
+    let snapshot = node.snapshot_hold(&SnapshotHold { volume, name, held })?;
+    let full_name = full_name(&snapshot);
+    let output = Output::of(&full_name, &snapshot)?;
+    Ok(match held {
+        true => output
+            .line(format!("{full_name}: held; neither it nor {} can be deleted", snapshot.volume))
+            .next(format!("stroop snapshot release {full_name}, once nobody needs it")),
+        false => output.line(format!("{full_name}: released; it can be deleted")),
+    })
 }
 
 fn list(
@@ -155,6 +170,7 @@ fn table(snapshots: &[SnapshotInfo]) -> Table {
         ("CREATED", Column::Text),
         ("EXCLUSIVE", Column::Number),
         ("WITH OLDER", Column::Number),
+        ("HELD", Column::Text),
         ("CLONES", Column::Long),
     ]);
     for snapshot in snapshots {
@@ -167,6 +183,7 @@ fn table(snapshots: &[SnapshotInfo]) -> Table {
             snapshot.created.to_string(),
             bytes(snapshot.exclusive_bytes),
             bytes(snapshot.with_older_bytes),
+            if snapshot.held { "yes" } else { "-" }.to_owned(),
             clones,
         ]);
     }

@@ -8,6 +8,8 @@ use admin_api::{Remote, Reply, Request, Transport, dispatch};
 use clap::Parser as _;
 use std::io::{BufRead, Cursor};
 
+mod snapshots;
+
 /// The server without a socket.
 struct Direct(MemoryAdministration);
 
@@ -728,37 +730,6 @@ fn a_mounted_volume_is_not_deleted() {
     assert!(refused.ends_with("try: ./stroop --config x unmount /\n"), "{refused}");
     session.ok("stroop unmount /");
     session.ok("stroop volume delete home --yes");
-}
-
-#[test]
-fn a_restore_says_what_it_takes_along() {
-    let session = with_volume();
-    for name in ["one", "two"] {
-        session.ok(&format!("stroop snapshot create home@{name}"));
-    }
-    let refused = session.fails("stroop snapshot restore home@one --yes", 4);
-    assert!(refused.contains("two") && refused.contains("--discard-newer"), "{refused}");
-    let plan = session.ok("stroop snapshot restore home@one --discard-newer --dry-run");
-    assert!(plan.contains("snapshot home@two"), "{plan}");
-    session.ok("stroop snapshot restore home@one --discard-newer --yes");
-    assert_eq!(session.ok("stroop snapshot list home -o name"), "home@one\n");
-    session.ok("stroop snapshot delete home@one --yes");
-    assert_eq!(session.json("stroop snapshot list home")["num_records"], 0);
-}
-
-#[test]
-fn snapshots_are_drawn_and_deleted_together() {
-    let session = with_volume();
-    ["a", "b", "c"]
-        .iter()
-        .for_each(|name| drop(session.ok(&format!("stroop snapshot create home@{name}"))));
-    let drawn = session.ok("stroop snapshot list home --timeline");
-    assert!(drawn.contains("TIMELINE") && drawn.contains("--through c --dry-run"), "{drawn}");
-    let space = session.ok("stroop volume show home --space");
-    assert!(space.contains("@b") && space.contains("are available"), "{space}");
-    session.fails("stroop snapshot delete home@a --through x --yes", 3);
-    session.ok("stroop snapshot delete home@a --through b --yes");
-    assert_eq!(session.ok("stroop snapshot list home -o name"), "home@c\n");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::exports;
 use crate::volumes::changes::counted;
 use crate::volumes::origins::clone_names;
 use crate::volumes::recovery_queue::{RecoveryQueue, held_bytes};
+use crate::volumes::snapshots::held_among;
 use admin_api::{
     AdminError, CloneOf, Code, Removal, Time, VolumeDelete, VolumeInfo, VolumePurge, duration,
 };
@@ -82,6 +83,11 @@ impl RecoveryQueue<'_> {
         if !clones.is_empty() {
             let of = ("its snapshots", &clones[..]);
             return Err(AdminError::held_by_clones(DELETE, &info.name, of));
+        }
+        // Nobody lists the snapshots of a volume that cannot be served.
+        if info.snapshots > 0 {
+            let held = held_among(&info.name, &self.0.snapshots_of(volume)?);
+            AdminError::unless_held(DELETE, &info.name, &held)?;
         }
         if let Some(feature) = info.lacking_feature.as_ref().filter(|_| kept_seconds > 0) {
             return Err(refused()

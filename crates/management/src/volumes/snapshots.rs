@@ -1,6 +1,6 @@
 //! Snapshots as administrators see, take, delete and return to them.
 //!
-//! Invariants: what is answered is durable; a restore that would lose newer snapshots is refused
+//! Invariants: what is answered is durable; a snapshot that is held is not deleted; a restore that would lose newer snapshots is refused
 //! unless the request says that they may go, and so is one below a mount that writes back.
 
 use crate::refusals::taken;
@@ -8,7 +8,7 @@ use crate::volumes::origins::{clones_of, names_of};
 use crate::volumes::room::Volumes;
 use crate::volumes::space::Space;
 use admin_api::{
-    AdminError, Code, MountInfo, Removal, SnapshotDelete, SnapshotInfo, SnapshotName,
+    AdminError, Code, MountInfo, Removal, SnapshotDelete, SnapshotHold, SnapshotInfo, SnapshotName,
     SnapshotRestore, Time, VolumeFilter,
 };
 use dblade::{ServedVolume, SnapshotSpans, SnapshotSummary, VolumeKind};
@@ -104,6 +104,28 @@ impl Volumes {
         Ok(info(&volume.name(), &made))
     }
 
+    pub(crate) fn hold_snapshot(&self, wanted: &SnapshotHold) -> Result<SnapshotInfo, AdminError> {
+        let turn = self.node.turn();
+        let message = if wanted.held { "cannot hold" } else { "cannot release" };
+        let full_name = full_name(&wanted.volume, &wanted.name);
+        let volume = self.find(message, &wanted.volume)?;
+        let list = self.snapshots_of(&volume)?;
+        let found = &list[place(message, &full_name, &list, &wanted.name)?];
+        if found.held != wanted.held {
+            let name = wanted.name.clone();
+            let request = match wanted.held {
+                true => SnapshotRequest::Hold(name),
+                false => SnapshotRequest::Release(name),
+            };
+            self.node.waits.request(message, &full_name, |done| {
+                self.node.engine.request_snapshot(&volume.name(), request, done);
+            })?;
+            tracing::info!(snapshot = full_name, held = wanted.held, "snapshot held or released");
+        }
+        drop(turn);
+        Ok(SnapshotInfo { held: wanted.held, ..info(&volume.name(), found) })
+    }
+
     /// What comes back is told by a dry run. The deed does not wait for the count.
     pub(crate) fn delete_snapshot(&self, wanted: &SnapshotDelete) -> Result<Removal, AdminError> {
         let turn = self.node.turn();
@@ -121,6 +143,7 @@ impl Volumes {
             let held = if going.len() == 1 { "it" } else { "them" };
             return Err(AdminError::held_by_clones(message, object, (held, &clones)));
         }
+        AdminError::unless_held(message, &object, &held_among(&volume.name(), going))?;
         let plan = plan_of(Some(going));
         Removal::check_plan(message, &object, &plan, wanted.plan.as_deref())?;
         let mut consequences = Vec::new();
@@ -173,6 +196,7 @@ impl Volumes {
             let newer = ("the newer snapshots", &clones[..]);
             return Err(AdminError::held_by_clones(message, object, newer));
         }
+        AdminError::unless_held(message, &object, &held_among(&volume.name(), &list[at + 1..]))?;
         let mut consequences = vec![format!("all changes to {} since", wanted.volume)];
         let lost = newer.iter().map(|name| format!("snapshot {}", full_name(&volume.name(), name)));
         consequences.extend(lost);
@@ -249,5 +273,13 @@ fn info(volume: &str, snapshot: &SnapshotSummary) -> SnapshotInfo {
         exclusive_bytes: None,
         with_older_bytes: None,
         clones: Vec::new(),
+        held: snapshot.held,
     }
+}
+
+/// The full names of those snapshots that are held.
+pub(super) fn held_among(volume: &str, snapshots: &[SnapshotSummary]) -> Vec<String> {
+    let held = snapshots.iter().filter(|one| one.held);
+    let held = held.filter(|_| !mutation::broken(Rule::HeldSnapshotDeleted));
+    held.map(|one| full_name(volume, &one.name)).collect()
 }

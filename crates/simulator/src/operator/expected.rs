@@ -10,7 +10,7 @@ use admin_api::{
     Reallocation, Request, SnapshotRestore, TieringPolicy, Time, VolumeCreate, VolumeRename,
     VolumeSet,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A volume.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,6 +31,8 @@ pub(super) struct ExpectedVolume {
     chosen_days: Option<u16>,
     /// Oldest first.
     pub(super) snapshots: Vec<String>,
+    /// Those of them that are held.
+    pub(super) held: BTreeSet<String>,
     /// What it is a clone of.
     pub(super) clone_of: Option<CloneOf>,
     /// Those who work on a volume may give it away, and so its clones.
@@ -51,6 +53,7 @@ impl ExpectedVolume {
             is_offline: false,
             chosen_days: wanted.tiering_minimum_cooling_days,
             snapshots: Vec::new(),
+            held: BTreeSet::new(),
             clone_of: None,
             is_owner_known: true,
         }
@@ -87,8 +90,13 @@ impl ExpectedVolume {
         if at + 1 < self.snapshots.len() && !wanted.discard_newer {
             return Err(Code::Conflict);
         }
+        self.check_not_held(&self.snapshots[at + 1..])?;
         self.snapshots.truncate(at + 1);
         Ok(())
+    }
+
+    fn check_not_held(&self, going: &[String]) -> Result<(), Code> {
+        if going.iter().any(|one| self.held.contains(one)) { Err(Code::Conflict) } else { Ok(()) }
     }
 
     fn place(&self, snapshot: &str) -> Result<usize, Code> {
@@ -252,12 +260,21 @@ impl Expected {
                 }
                 volume.snapshots.push(wanted.name.clone());
             }
+            Request::SnapshotHold(wanted) => {
+                let volume = self.volume(&wanted.volume)?;
+                volume.place(&wanted.name)?;
+                match wanted.held {
+                    true => volume.held.insert(wanted.name.clone()),
+                    false => volume.held.remove(&wanted.name),
+                };
+            }
             Request::SnapshotDelete(wanted) => {
                 let volume = self.volume(&wanted.volume)?;
                 let oldest = volume.place(&wanted.name)?;
                 let newest = volume.place(wanted.through.as_ref().unwrap_or(&wanted.name))?;
                 let going = volume.snapshots.get(oldest..=newest).filter(|going| !going.is_empty());
                 let going = going.ok_or(Code::Usage)?.to_vec();
+                volume.check_not_held(&going)?;
                 self.check_no_clones(&wanted.volume, |base| going.iter().any(|one| one == base))?;
                 self.volume(&wanted.volume)?.snapshots.drain(oldest..=newest);
             }
@@ -330,6 +347,7 @@ impl Expected {
             exports,
             is_offline: false,
             snapshots: Vec::new(),
+            held: BTreeSet::new(),
             clone_of: Some(CloneOf { volume, snapshot }),
             is_owner_known: parent.is_owner_known && !is_worked_on(&wanted.volume),
             ..parent
@@ -496,6 +514,7 @@ pub(super) const fn takes_room(request: &Request) -> bool {
             | Request::CloneCreate(_)
             | Request::VolumeResize(_)
             | Request::SnapshotCreate(_)
+            | Request::SnapshotHold(_)
             | Request::SnapshotRestore(_)
             | Request::SnapshotDelete(_)
     )

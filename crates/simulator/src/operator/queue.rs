@@ -17,7 +17,9 @@ const ANSWER_SECONDS_MAX: u64 = 60;
 
 impl Expected {
     pub(super) fn delete(&mut self, wanted: &VolumeDelete) -> Result<(), Code> {
-        self.volume(&wanted.name)?;
+        if !self.volume(&wanted.name)?.held.is_empty() {
+            return Err(Code::Conflict);
+        }
         if self.mounts.values().any(|mount| mount.volume == wanted.name) {
             return Err(Code::Conflict);
         }

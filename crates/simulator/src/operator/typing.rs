@@ -13,9 +13,9 @@ use admin_api::{
     Access, AggregateAdd, AggregateSet, CloneCreate, DiskClear, DiskFail, DiskReplace, DiskZero,
     ExportAdd, ExportRemove, ExportRule, GroupRemove, JobAction, JobChange, MapShow, MountCreate,
     MountRemove, Named, Network, Owner, RateLimit, Reallocation, Request, ScrubAction, ScrubChange,
-    SnapshotDelete, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove, Squash, TieringPolicy,
-    VolumeCreate, VolumeDelete, VolumeFilter, VolumeOffline, VolumePurge, VolumeRename,
-    VolumeResize, VolumeSet, VolumeUndelete,
+    SnapshotDelete, SnapshotHold, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove, Squash,
+    TieringPolicy, VolumeCreate, VolumeDelete, VolumeFilter, VolumeOffline, VolumePurge,
+    VolumeRename, VolumeResize, VolumeSet, VolumeUndelete,
 };
 use std::net::Ipv4Addr;
 
@@ -73,7 +73,11 @@ impl Typist<'_> {
                 let volume = self.volume();
                 Request::SnapshotCreate(SnapshotName { volume, name: self.any(&SNAPSHOTS) })
             }
-            46..54 => {
+            46..49 => {
+                let (volume, name) = self.snapshot();
+                Request::SnapshotHold(SnapshotHold { volume, name, held: self.choices.chance(50) })
+            }
+            49..56 => {
                 let (volume, name) = self.snapshot();
                 let through = self.through(&volume, &name);
                 Request::SnapshotDelete(SnapshotDelete {
@@ -84,7 +88,7 @@ impl Typist<'_> {
                     plan: None,
                 })
             }
-            54..62 => self.restore(),
+            56..62 => self.restore(),
             62..72 => self.export_add(),
             72..78 => self.export_remove(),
             78..82 => {

@@ -162,6 +162,9 @@ pub(super) fn check_snapshots(
         let is_due = |name: &String| !info.clones.contains(name) && expected.may_be_gone(name);
         clones.retain(|name| !is_due(name));
         same(&format!("clones of {volume}@{snapshot}"), &clones, &info.clones)?;
+        let of = expected.volumes.get(volume);
+        let is_held = of.is_some_and(|of| of.held.contains(snapshot));
+        same(&format!("hold of {volume}@{snapshot}"), &is_held, &info.held)?;
     }
     Ok(())
 }

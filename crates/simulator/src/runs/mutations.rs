@@ -104,6 +104,8 @@ pub fn lives_of(rule: Rule) -> Lives {
             | Rule::ChangeAnsweredEarly
             | Rule::RulesToldEarly
             | Rule::RefusedRestoreDone
+            | Rule::HeldSnapshotDeleted
+            | Rule::HoldUnrecorded
             | Rule::DeletedVolumeExported
             | Rule::HalfMadeNameKept
             | Rule::DeletionToldEarly

@@ -199,9 +199,10 @@ impl Twin {
                             volume.snapshots.insert(name.clone(), volume.files.clone());
                         }
                         SnapshotRequest::Delete(name) => drop(volume.snapshots.remove(name)),
-                        SnapshotRequest::DeleteThrough(..) | SnapshotRequest::Restore(_) => {
-                            unreachable!("no test asks for it")
-                        }
+                        SnapshotRequest::DeleteThrough(..)
+                        | SnapshotRequest::Restore(_)
+                        | SnapshotRequest::Hold(_)
+                        | SnapshotRequest::Release(_) => unreachable!("no test asks for it"),
                     }
                 });
             }

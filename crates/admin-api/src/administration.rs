@@ -13,6 +13,7 @@ use crate::changes::{
 };
 use crate::check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckRead};
 use crate::creation::{CloneCreate, VolumeCreate};
+use crate::differences::{SnapshotDiff, SnapshotDifferences};
 use crate::error::{AdminError, Code};
 use crate::events::{Event, EventList};
 use crate::features::{AggregateFeatures, UpgradeReport};
@@ -220,6 +221,8 @@ administration! {
     SnapshotHold snapshot_hold(request: SnapshotHold) -> SnapshotInfo;
     /// Snapshots of all volumes or one, oldest first within a volume. What each holds is counted.
     SnapshotList snapshot_list(request: VolumeFilter) -> Vec<SnapshotInfo>;
+    /// What changed between two snapshots of a volume; `Conflict` if that is too much to be told.
+    SnapshotDiff snapshot_diff(request: SnapshotDiff) -> SnapshotDifferences;
     /// Deletes a snapshot, or several that follow each other; the space comes back in the
     /// background.
     SnapshotDelete snapshot_delete(request: SnapshotDelete) -> Removal;

@@ -42,6 +42,7 @@ impl Request {
             | Self::VolumeSpaceShow(_)
             | Self::VolumeSync(_)
             | Self::SnapshotList(_)
+            | Self::SnapshotDiff(_)
             | Self::ExportList(_)
             | Self::MountList => false,
             Self::DiskFail(DiskFail { dry_run, .. })

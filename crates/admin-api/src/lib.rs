@@ -24,6 +24,7 @@ pub mod area_map;
 pub mod changes;
 pub mod check;
 pub mod creation;
+pub mod differences;
 pub mod duration;
 mod effect;
 pub mod error;
@@ -54,6 +55,7 @@ pub use changes::{
 };
 pub use check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckPin, CheckRead, CheckedState};
 pub use creation::{CloneCreate, VolumeCreate};
+pub use differences::{FileChange, FileDifference, SnapshotDiff, SnapshotDifferences};
 pub use error::{AdminError, Code};
 pub use events::{EVENTS_MAX, Event, EventList, EventSeverity};
 pub use exports::{Access, ExportRule, Network, Squash, matching_rule};

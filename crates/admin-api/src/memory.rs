@@ -26,6 +26,7 @@ use crate::changes::{
 };
 use crate::check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckRead};
 use crate::creation::{CloneCreate, VolumeCreate};
+use crate::differences::{SnapshotDiff, SnapshotDifferences};
 use crate::error::{AdminError, Code};
 use crate::events::{Event, EventList, EventSeverity};
 use crate::exports::{add_rule, remove_rule};
@@ -677,6 +678,10 @@ impl Administration for MemoryAdministration {
 
     fn snapshot_hold(&self, request: &SnapshotHold) -> Result<SnapshotInfo, AdminError> {
         snapshots::hold(&mut self.state.lock().held(), request)
+    }
+
+    fn snapshot_diff(&self, request: &SnapshotDiff) -> Result<SnapshotDifferences, AdminError> {
+        snapshots::diff(&self.state.lock().held(), request)
     }
 
     fn snapshot_list(&self, request: &VolumeFilter) -> Result<Vec<SnapshotInfo>, AdminError> {

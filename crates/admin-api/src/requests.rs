@@ -420,6 +420,10 @@ validate! {
     MountRemove: |it| validate_path(&it.mountpoint);
     SnapshotName: |it| validate_snapshot(&it.volume, &it.name);
     SnapshotHold: |it| validate_snapshot(&it.volume, &it.name);
+    crate::differences::SnapshotDiff: |it| {
+        validate_snapshot(&it.volume, &it.from)?;
+        validate_name("snapshot", &it.to)
+    };
     SnapshotDelete: |it| {
         validate_snapshot(&it.volume, &it.name)?;
         it.through.as_ref().map_or(Ok(()), |name| validate_name("snapshot", name))

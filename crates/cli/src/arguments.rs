@@ -491,6 +491,13 @@ pub enum SnapshotCommand {
         #[arg(long)]
         timeline: bool,
     },
+    /// What changed between two snapshots of a volume
+    Diff {
+        /// VOLUME@SNAPSHOT
+        from: String,
+        /// VOLUME@SNAPSHOT of the same volume, or SNAPSHOT
+        to: String,
+    },
     /// Hold a snapshot: neither it nor its volume can be deleted before it is released
     Hold {
         /// VOLUME@SNAPSHOT

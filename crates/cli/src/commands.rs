@@ -7,6 +7,7 @@ mod area_map;
 mod begun;
 mod clone;
 mod deletion;
+mod differences;
 mod disk;
 mod event;
 mod export;

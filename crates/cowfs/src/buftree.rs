@@ -8,6 +8,8 @@
 //!
 //! Fails: as [`Reader::block`] does.
 
+mod differing;
+
 use crate::content::Content;
 use crate::pointer::{BlockPlace, Pointer};
 use crate::reader::{LoadRequest, Progress, Reader, Stop, Wait};
@@ -16,6 +18,8 @@ use std::collections::BTreeSet;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use units::{Block, BlockNumber, BlockRef, Fbn, InodeNumber, VolumeId};
+
+pub use differing::next_different;
 
 /// Names a file for the identifiers of its blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -21,6 +21,7 @@ pub mod buftree;
 pub mod cache;
 pub mod cleaner;
 pub mod content;
+pub mod differences;
 pub mod directory;
 pub mod dirty_memory;
 pub mod free_map;
@@ -39,4 +40,6 @@ pub mod space;
 pub mod spans;
 pub mod stream;
 mod stride;
+#[cfg(test)]
+mod test_media;
 pub mod transaction;

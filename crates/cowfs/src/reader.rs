@@ -115,6 +115,18 @@ pub fn all<T>(each: impl IntoIterator<Item = Progress<T>>) -> Progress<Vec<T>> {
     if missing.is_empty() { Ok(found) } else { Err(Stop::Wait(Wait::Load(missing))) }
 }
 
+/// What was read; `None` if it is damaged.
+///
+/// # Errors
+/// Any other reason to stop.
+pub fn unless_damaged<T>(read: Progress<T>) -> Progress<Option<T>> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(Stop::Damaged(_)) => Ok(None),
+        Err(stop) => Err(stop),
+    }
+}
+
 type Loaded = FxHashMap<(Pvbn, u32), Option<BlockRef>>;
 
 impl Stop {

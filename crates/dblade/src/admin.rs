@@ -33,10 +33,12 @@ use operations::format::make_root;
 use platform::Disk;
 use platform::sync::Mutex;
 use std::sync::Arc;
-use units::{AggregateUuid, InodeNumber, SnapshotUuid, Timestamp, VolumeId};
+use units::{AggregateUuid, InodeNumber, SnapshotId, SnapshotUuid, Timestamp, VolumeId};
+use volume::beside::MayGoOn;
+use volume::differences::{self, Differences, DifferencesDone};
 use volume::lifecycle::{self, NewVolumes};
 use volume::recovery_queue::Keeping;
-use volume::spans::{self, MayGoOn, SpansDone};
+use volume::spans::{self, SpansDone};
 use volume::{Birth, FlexibleVolume, SnapshotRequest};
 
 /// Volumes to be made, alike but for their names.
@@ -314,21 +316,34 @@ impl Engine {
             return done(Err(EngineError::NotFound { kind: "volume", name: volume.to_owned() }));
         };
         let done: SpansDone = Box::new(move |spans| done(spans.map_err(EngineError::from)));
-        let (of, wanted) = (Arc::clone(&served), Arc::downgrade(wanted));
-        let may_go_on: MayGoOn = Box::new(move || {
-            of.check_there()?;
-            let refused = |text: String| Err(AggregateError::Refused(text));
-            match of.damage() {
-                // What is in memory may be of an image that has not become one.
-                Some(damage) => refused(format!("the volume is read-only: {damage}")),
-                None if wanted.strong_count() == 0 => refused("nobody waits any more".to_owned()),
-                None => Ok(()),
-            }
-        });
-        let aggregate = &served.aggregate;
+        let (aggregate, may_go_on) = (&served.aggregate, while_wanted(&served, wanted));
         match &served.kind {
             VolumeKind::Flexible(volume) => spans::of_flexible(volume, aggregate, may_go_on, done),
             VolumeKind::Traditional(_) => spans::of_traditional(aggregate, may_go_on, done),
+        }
+    }
+
+    /// Compares two snapshots of a volume, beside everything else. The comparison ends when nobody
+    /// holds `wanted` any more.
+    pub fn snapshot_differences(
+        self: &Arc<Self>,
+        volume: &str,
+        snapshots: [SnapshotId; 2],
+        wanted: &Arc<()>,
+        done: Done<Differences>,
+    ) {
+        let Some(served) = self.volume_named(volume) else {
+            return done(Err(EngineError::NotFound { kind: "volume", name: volume.to_owned() }));
+        };
+        let done: DifferencesDone = Box::new(move |found| done(found.map_err(EngineError::from)));
+        let (aggregate, outcome) = (&served.aggregate, (while_wanted(&served, wanted), done));
+        match &served.kind {
+            VolumeKind::Flexible(volume) => {
+                differences::of_flexible(volume, aggregate, snapshots, outcome);
+            }
+            VolumeKind::Traditional(volume) => {
+                differences::of_traditional(volume, aggregate, snapshots, outcome);
+            }
         }
     }
 
@@ -518,4 +533,19 @@ impl Engine {
         };
         self.volumes().into_iter().map(summary).collect()
     }
+}
+
+/// Work on a volume goes on while the volume is there and sound, and somebody waits for it.
+fn while_wanted(served: &Arc<ServedVolume>, wanted: &Arc<()>) -> MayGoOn {
+    let (served, wanted) = (Arc::clone(served), Arc::downgrade(wanted));
+    Box::new(move || {
+        served.check_there()?;
+        let refused = |text: String| Err(AggregateError::Refused(text));
+        match served.damage() {
+            // What is in memory may be of an image that has not become one.
+            Some(damage) => refused(format!("the volume is read-only: {damage}")),
+            None if wanted.strong_count() == 0 => refused("nobody waits any more".to_owned()),
+            None => Ok(()),
+        }
+    })
 }

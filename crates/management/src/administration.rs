@@ -4,17 +4,18 @@ use crate::aggregates::naming::Naming;
 use crate::aggregates::{features_of, upgrade_report};
 use crate::disks::shown::{Shown, Told};
 use crate::management::Management;
-use crate::volumes::{RecoveryQueue, Space};
+use crate::volumes::{RecoveryQueue, Space, differences};
 use admin_api::{
     AdminError, Administration, AggregateAdd, AggregateCreate, AggregateDelete, AggregateFeatures,
     AggregateInfo, AggregateMap, AggregateOnline, AggregateSet, AggregateSpace, CheckBegun,
     CheckBlocks, CheckHeld, CheckKeep, CheckRead, CloneCreate, DeletedVolume, DiskClear, DiskFail,
     DiskInfo, DiskLocate, DiskLocated, DiskReplace, DiskZero, Event, EventList, ExportAdd,
     ExportRemove, GroupRemove, JobChange, JobInfo, JobName, MapShow, MountCreate, MountInfo,
-    MountRemove, Named, Removal, ScrubChange, ScrubInfo, SnapshotDelete, SnapshotHold,
-    SnapshotInfo, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove, StatusReply, Synced,
-    UpgradeReport, VolumeCreate, VolumeDelete, VolumeExports, VolumeFilter, VolumeInfo,
-    VolumeOffline, VolumePurge, VolumeRename, VolumeResize, VolumeSet, VolumeSpace, VolumeUndelete,
+    MountRemove, Named, Removal, ScrubChange, ScrubInfo, SnapshotDelete, SnapshotDiff,
+    SnapshotDifferences, SnapshotHold, SnapshotInfo, SnapshotName, SnapshotRestore, SpareAdd,
+    SpareRemove, StatusReply, Synced, UpgradeReport, VolumeCreate, VolumeDelete, VolumeExports,
+    VolumeFilter, VolumeInfo, VolumeOffline, VolumePurge, VolumeRename, VolumeResize, VolumeSet,
+    VolumeSpace, VolumeUndelete,
 };
 
 impl Management {
@@ -287,6 +288,10 @@ impl Administration for Management {
 
     fn snapshot_hold(&self, request: &SnapshotHold) -> Result<SnapshotInfo, AdminError> {
         self.volumes.hold_snapshot(request)
+    }
+
+    fn snapshot_diff(&self, request: &SnapshotDiff) -> Result<SnapshotDifferences, AdminError> {
+        differences::of_snapshots(&self.volumes, request)
     }
 
     fn snapshot_restore(&self, request: &SnapshotRestore) -> Result<Removal, AdminError> {

@@ -312,6 +312,8 @@ rules! {
         "of several snapshots that are deleted together the newest stays"
     HeldSnapshotDeleted "held-snapshot-deleted"
         "a snapshot is deleted though an administrator holds it"
+    RenameUntold "rename-untold"
+        "a file of which only the names changed is no difference between snapshots"
     HoldUnrecorded "hold-unrecorded"
         "who holds a snapshot is forgotten at a start"
     InheritedCounted "inherited-counted"

@@ -18,11 +18,13 @@
 
 mod autogrow;
 mod backend;
+pub mod beside;
 mod cleaning;
 pub mod clones;
 mod damage;
 mod delayed;
 mod delaying;
+pub mod differences;
 mod flexible;
 mod format;
 mod front;

@@ -1,20 +1,17 @@
 //! Counting what comes back when snapshots are deleted ([`cowfs::spans::SnapshotSpans`]), beside
-//! clients and consistency points.
+//! clients and consistency points ([`crate::beside`]).
 //!
-//! The count runs as messages of the affinity that has the block side. Each looks at some maps and
-//! sends the next, so that a consistency point waits for one of them only.
-//!
-//! Invariants: nothing is changed. What a message had loaded goes with it, so that a count holds
-//! few blocks however large the volume is.
+//! The count runs in the affinity that has the block side.
 //!
 //! Fails: [`AggregateError`], where a map cannot be read, the aggregate has failed, or the volume
 //! is gone meanwhile.
 
+use crate::beside::{MayGoOn, Part, Work, WorkDone};
 use crate::flexible::FlexibleVolume;
-use affinity::{Access, AffinityId, Outcome};
-use aggregate::{Aggregate, AggregateError, Container, owned_among};
+use affinity::{Access, AffinityId};
+use aggregate::{Aggregate, Container, owned_among};
 use cowfs::free_map::{VBNS_PER_BLOCK, set_bits_of};
-use cowfs::reader::{HeldBlocks, Progress, Reader, Stop};
+use cowfs::reader::{Progress, Reader};
 use cowfs::spans::{MapWords, SnapshotSpans, SpanCount};
 use std::sync::Arc;
 use units::{Fbn, VolumeId, Vvbn};
@@ -23,16 +20,7 @@ use units::{Fbn, VolumeId, Vvbn};
 const MAPS_PER_MESSAGE: usize = 256;
 
 /// Is told the spans.
-pub type SpansDone = Box<dyn FnOnce(Result<SnapshotSpans, AggregateError>) + Send>;
-
-/// Whether a count may go on. It is asked in each message.
-pub type MayGoOn = Box<dyn Fn() -> Result<(), AggregateError> + Send>;
-
-/// Goes on with a count.
-type Step = Box<
-    dyn FnMut(&mut Access<'_>, &mut SpanCount, &Reader<'_>) -> Progress<Option<SnapshotSpans>>
-        + Send,
->;
+pub type SpansDone = WorkDone<SnapshotSpans>;
 
 /// Counts what the snapshots of a flexible volume hold.
 pub fn of_flexible(
@@ -41,28 +29,35 @@ pub fn of_flexible(
     may_go_on: MayGoOn,
     done: SpansDone,
 ) {
-    let this = Arc::clone(volume);
-    let step: Step = Box::new(move |access, count, reader| {
+    let (this, mut count) = (Arc::clone(volume), SpanCount::default());
+    let part: Part<SnapshotSpans> = Box::new(move |access: &mut Access<'_>, reader| {
         let side = this.vbn.write(access);
         let container = side.container.as_deref();
         let own_numbers = |index: Fbn, numbers: &MapWords| {
             own_numbers((this.front.id, container), (index, numbers), reader)
         };
-        count.go_on(&mut side.space, MAPS_PER_MESSAGE, &own_numbers, reader)
+        count.go_on(&mut side.space, MAPS_PER_MESSAGE, &own_numbers, reader).map(Ok)
     });
-    let affinity = volume.front.affinities.vbn;
-    Counting::begin(aggregate, (affinity, step), (may_go_on, done));
+    begin(aggregate, (volume.front.affinities.vbn, part), (may_go_on, done));
 }
 
 /// Counts what the snapshots of an aggregate's own file system hold.
 pub fn of_traditional(aggregate: &Arc<Aggregate>, may_go_on: MayGoOn, done: SpansDone) {
-    let of = Arc::clone(aggregate);
-    let step: Step = Box::new(move |access, count, reader| {
+    let (of, mut count) = (Arc::clone(aggregate), SpanCount::default());
+    let part: Part<SnapshotSpans> = Box::new(move |access: &mut Access<'_>, reader| {
         let space = &mut of.block_side.write(access).space;
-        count.go_on(space, MAPS_PER_MESSAGE, &|_, numbers| Ok((*numbers, 0)), reader)
+        count.go_on(space, MAPS_PER_MESSAGE, &|_, numbers| Ok((*numbers, 0)), reader).map(Ok)
     });
-    let affinity = aggregate.parts.vbn_affinity;
-    Counting::begin(aggregate, (affinity, step), (may_go_on, done));
+    begin(aggregate, (aggregate.parts.vbn_affinity, part), (may_go_on, done));
+}
+
+fn begin(
+    aggregate: &Arc<Aggregate>,
+    (affinity, part): (AffinityId, Part<SnapshotSpans>),
+    (may_go_on, done): (MayGoOn, SpansDone),
+) {
+    let failed = "what its snapshots hold cannot be counted";
+    Work { aggregate: Arc::clone(aggregate), affinity, part, failed, may_go_on, done }.send();
 }
 
 /// Those of a map block's numbers at which a clone has blocks of its own. One that no commit has
@@ -84,55 +79,4 @@ fn own_numbers(
         own[(bit / 64) as usize] |= 1 << (bit % 64);
     }
     Ok((own, nodes))
-}
-
-struct Counting {
-    aggregate: Arc<Aggregate>,
-    affinity: AffinityId,
-    step: Step,
-    count: SpanCount,
-    may_go_on: MayGoOn,
-    done: SpansDone,
-}
-
-impl Counting {
-    fn begin(
-        aggregate: &Arc<Aggregate>,
-        (affinity, step): (AffinityId, Step),
-        (may_go_on, done): (MayGoOn, SpansDone),
-    ) {
-        let (aggregate, count) = (Arc::clone(aggregate), SpanCount::default());
-        Self { aggregate, affinity, step, count, may_go_on, done }.send();
-    }
-
-    /// Sends the next message.
-    fn send(self) {
-        let (scheduler, affinity) = (self.aggregate.parts.scheduler.clone(), self.affinity);
-        let (mut this, held) = (Some(self), HeldBlocks::default());
-        let message = move |access: &mut Access<'_>| {
-            let Some(mut counting) = this.take() else { return Outcome::Done };
-            let aggregate = Arc::clone(&counting.aggregate);
-            let failed = || Err(AggregateError::Stopping);
-            let may_go_on = if aggregate.is_failed() { failed() } else { (counting.may_go_on)() };
-            if let Err(error) = may_go_on {
-                (counting.done)(Err(error));
-                return Outcome::Done;
-            }
-            let reader = Reader { cache: &aggregate.parts.cache, held: &held };
-            match (counting.step)(access, &mut counting.count, &reader) {
-                Ok(Some(spans)) => (counting.done)(Ok(spans)),
-                Ok(None) => counting.send(),
-                Err(Stop::Wait(wait)) => {
-                    this = Some(counting);
-                    return aggregate.suspend(wait, &held);
-                }
-                Err(stop) => {
-                    let text = format!("what its snapshots hold cannot be counted: {stop}");
-                    (counting.done)(Err(AggregateError::Refused(text)));
-                }
-            }
-            Outcome::Done
-        };
-        scheduler.send(affinity, Box::new(message));
-    }
 }

@@ -1,5 +1,6 @@
 //! `stroop snapshot`.
 
+use super::differences::differences;
 use super::removal::{removal, shown};
 use super::space::bar;
 use crate::arguments::{Options, SnapshotCommand};
@@ -23,6 +24,7 @@ pub(super) fn run(
     match command {
         SnapshotCommand::Create { name } => create(node, name),
         SnapshotCommand::List { volume, timeline } => list(node, volume.as_deref(), *timeline),
+        SnapshotCommand::Diff { from, to } => differences(node, (from, to)),
         SnapshotCommand::Hold { name } => hold(node, name, true),
         SnapshotCommand::Release { name } => hold(node, name, false),
         SnapshotCommand::Delete { name, through, dry_run } => {

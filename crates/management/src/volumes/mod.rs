@@ -7,6 +7,7 @@
 mod changes;
 mod clones;
 mod deletion;
+pub(crate) mod differences;
 mod due;
 mod exported;
 mod naming;

@@ -223,7 +223,7 @@ impl Volumes {
     }
 }
 
-fn full_name(volume: &str, snapshot: &str) -> String {
+pub(super) fn full_name(volume: &str, snapshot: &str) -> String {
     format!("{volume}@{snapshot}")
 }
 
@@ -254,7 +254,7 @@ fn plan_of(snapshots: Option<&[SnapshotSummary]>) -> String {
 }
 
 /// Where a snapshot is in its volume's list.
-fn place(
+pub(super) fn place(
     message: &str,
     object: &str,
     list: &[SnapshotSummary],

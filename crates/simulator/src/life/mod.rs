@@ -299,6 +299,7 @@ impl<'a> Life<'a> {
         for tenant in &mut self.tenants {
             tenant.all_durable();
             tenant.compare_images(&mut self.machine)?;
+            tenant.compare_snapshots(&mut self.machine)?;
         }
         self.neighbours.rest(&mut self.machine)?;
         self.machine.settle()?;

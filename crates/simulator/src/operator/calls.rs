@@ -304,6 +304,7 @@ const fn met(request: &Request) -> &'static str {
         Request::VolumeOffline(_) => "operator: volume offline",
         Request::VolumeOnline(_) => "operator: volume online",
         Request::SnapshotCreate(_) => "operator: snapshot create",
+        Request::SnapshotDiff(_) => "operator: snapshot diff",
         Request::SnapshotHold(_) => "operator: snapshot hold or release",
         Request::SnapshotDelete(_) => "operator: snapshot delete",
         Request::SnapshotRestore(_) => "operator: snapshot restore",

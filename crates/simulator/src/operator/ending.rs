@@ -13,7 +13,8 @@ use crate::machine::cut::Cut;
 use crate::seed::finding::Finding;
 use crate::seed::reduction::Calm;
 use admin_api::{
-    AggregateCreate, AggregateDelete, MountRemove, Reply, Request, VolumeDelete, VolumePurge,
+    AggregateCreate, AggregateDelete, MountRemove, Reply, Request, SnapshotHold, VolumeDelete,
+    VolumePurge,
 };
 
 /// Of 100 lives in which it is clear whose the disks are, those that end so.
@@ -77,13 +78,17 @@ fn empty_aggregate(life: &mut OperatorLife<'_>) -> Result<(), Finding> {
         let (force, dry_run, plan) = (true, false, None);
         let early = AggregateDelete { name: AGGREGATE.to_owned(), force, dry_run, plan };
         life.call(Asked::Request(Box::new(Request::AggregateDelete(early))))?;
+        let held = life.expected.volumes.get(&name).and_then(|volume| volume.held.first().cloned());
         let plan = None;
-        let end = match going {
-            Some(_) => {
+        let end = match (&going, held) {
+            (Some(_), Some(snapshot)) => {
+                Request::SnapshotHold(SnapshotHold { volume: name, name: snapshot, held: false })
+            }
+            (Some(_), None) => {
                 let queue_for_seconds = if life.typed.chance(70) { Some(0) } else { None };
                 Request::VolumeDelete(VolumeDelete { name, queue_for_seconds, dry_run, plan })
             }
-            None => Request::VolumePurge(VolumePurge { name, dry_run, plan }),
+            (None, _) => Request::VolumePurge(VolumePurge { name, dry_run, plan }),
         };
         life.call(Asked::Request(Box::new(end)))?;
     }

@@ -268,6 +268,11 @@ impl Expected {
                     false => volume.held.remove(&wanted.name),
                 };
             }
+            Request::SnapshotDiff(wanted) => {
+                let volume = self.volume(&wanted.volume)?;
+                volume.place(&wanted.from)?;
+                volume.place(&wanted.to)?;
+            }
             Request::SnapshotDelete(wanted) => {
                 let volume = self.volume(&wanted.volume)?;
                 let oldest = volume.place(&wanted.name)?;

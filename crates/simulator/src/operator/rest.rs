@@ -33,6 +33,7 @@ impl OperatorLife<'_> {
         for tenant in &mut self.tenants {
             tenant.all_durable();
             tenant.compare_images(&mut self.machine)?;
+            tenant.compare_snapshots(&mut self.machine)?;
         }
         self.machine.settle()?;
         self.look_around()?;

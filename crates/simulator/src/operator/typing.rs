@@ -13,9 +13,9 @@ use admin_api::{
     Access, AggregateAdd, AggregateSet, CloneCreate, DiskClear, DiskFail, DiskReplace, DiskZero,
     ExportAdd, ExportRemove, ExportRule, GroupRemove, JobAction, JobChange, MapShow, MountCreate,
     MountRemove, Named, Network, Owner, RateLimit, Reallocation, Request, ScrubAction, ScrubChange,
-    SnapshotDelete, SnapshotHold, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove, Squash,
-    TieringPolicy, VolumeCreate, VolumeDelete, VolumeFilter, VolumeOffline, VolumePurge,
-    VolumeRename, VolumeResize, VolumeSet, VolumeUndelete,
+    SnapshotDelete, SnapshotDiff, SnapshotHold, SnapshotName, SnapshotRestore, SpareAdd,
+    SpareRemove, Squash, TieringPolicy, VolumeCreate, VolumeDelete, VolumeFilter, VolumeOffline,
+    VolumePurge, VolumeRename, VolumeResize, VolumeSet, VolumeUndelete,
 };
 use std::net::Ipv4Addr;
 
@@ -114,7 +114,7 @@ impl Typist<'_> {
 
     /// A look at something.
     pub(super) fn look(&mut self) -> Request {
-        match self.choices.below(12) {
+        match self.choices.below(13) {
             0..2 => Request::VolumeList,
             2 => Request::VolumeListDeleted,
             3 => {
@@ -136,6 +136,11 @@ impl Typist<'_> {
                 of(Named { name })
             }
             10 => Request::DiskList,
+            11 => {
+                let (volume, from) = self.snapshot();
+                let to = self.snapshot_of(&volume);
+                Request::SnapshotDiff(SnapshotDiff { volume, from, to })
+            }
             _ => Request::AggregateMap(MapShow { name: AGGREGATE.to_owned(), cells: 4 }),
         }
     }

@@ -61,6 +61,10 @@ pub(super) fn check(expected: &Expected, request: &Request, reply: &Reply) -> Ch
             let last = volume.and_then(|volume| volume.snapshots.last());
             same("the snapshot that was made", &last, &Some(&info.name))
         }
+        Reply::SnapshotDiff(found) => {
+            let are_same = found.from == found.to && !found.files.is_empty();
+            same("the differences of a snapshot to itself", &false, &are_same)
+        }
         Reply::SnapshotList(list) => {
             let Request::SnapshotList(filter) = request else { return Ok(()) };
             check_snapshots(expected, filter.volume.as_deref(), list)

@@ -4,10 +4,15 @@
 //! Fails: [`Finding::Crash`], [`Finding::Mismatch`], [`Finding::Listing`].
 
 use super::snapshots::Request;
+use super::subject::snapshot_name;
 use super::{Tenant, Wait};
+use crate::checks::differences::check_differences;
 use crate::machine::Machine;
 use crate::seed::finding::Finding;
 use model_fs::{Image, Operation, SnapshotAction};
+use platform::completion::promise;
+use std::sync::Arc;
+use volume::SnapshotInfo;
 
 impl Tenant {
     /// The tree that the engine shows.
@@ -29,6 +34,44 @@ impl Tenant {
         };
         model_fs::compare_images(&self.model, &self.subject, self.answered, &mut || machine.drive())
             .map_err(|found| machine.excused(mismatch(found)))
+    }
+
+    /// Compares what the engine says of the differences of snapshots with the model's images.
+    pub fn compare_snapshots(&self, machine: &mut Machine<'_>) -> Result<(), Finding> {
+        if self.is_damaged {
+            return Ok(());
+        }
+        let engine = Arc::clone(&machine.engine);
+        let listed = promise(|done| engine.snapshots(&self.name, done));
+        let listed = machine.wait("list snapshots", &listed)?.unwrap_or_default();
+        for pair in listed.windows(2) {
+            let image = |one: &SnapshotInfo| {
+                let number =
+                    self.snapshots.iter().find(|number| snapshot_name(**number) == one.name);
+                number.and_then(|number| self.model.subject.snapshot_image(*number))
+            };
+            let [Some(old), Some(new)] = [&pair[0], &pair[1]].map(image) else { continue };
+            let (wanted, numbers) = (Arc::default(), [pair[0].id, pair[1].id]);
+            let told = promise(|done| {
+                engine.snapshot_differences(&self.name, numbers, &wanted, done);
+            });
+            let told = machine.wait("compare snapshots", &told)?;
+            let told = told.map_err(|error| error.to_string());
+            if told.as_ref().is_ok_and(|told| !told.files.is_empty()) {
+                machine.trace.meet("snapshots: two that differ were compared");
+            }
+            told.and_then(|told| check_differences(old, new, &told)).map_err(|wrong| {
+                machine.excused(Finding::Listing {
+                    what: format!(
+                        "what differs in {}@{} and {}",
+                        self.name, pair[0].name, pair[1].name
+                    ),
+                    expected: "what the model has".to_owned(),
+                    found: wrong,
+                })
+            })?;
+        }
+        Ok(())
     }
 
     /// After a restart: whether what is there is allowed; then model and engine go on from it.

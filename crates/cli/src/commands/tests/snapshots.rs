@@ -34,6 +34,22 @@ fn snapshots_are_drawn_and_deleted_together() {
 }
 
 #[test]
+fn two_snapshots_of_one_volume_are_compared() {
+    let session = with_volume();
+    for name in ["a", "b"] {
+        session.ok(&format!("stroop snapshot create home@{name}"));
+    }
+    for to in ["b", "home@b"] {
+        let told = session.ok(&format!("stroop snapshot diff home@a {to}"));
+        assert!(told.contains("nothing differs"), "{told}");
+    }
+    let json = session.json("stroop snapshot diff home@a b");
+    assert_eq!((&json["num_records"], &json["unreadable_directories"]), (&0.into(), &0.into()));
+    session.fails("stroop snapshot diff home@a other@b", 2);
+    session.fails("stroop snapshot diff home@a x", 3);
+}
+
+#[test]
 fn a_held_snapshot_and_its_volume_stay() {
     let session = with_volume();
     for name in ["a", "b", "c"] {

@@ -10,6 +10,7 @@ use crate::names::validate_name;
 use crate::policies::{Reallocation, TieringPolicy};
 use crate::rate::validate_rate;
 use crate::requests::Validate;
+use crate::schedules::SnapshotPolicy;
 use serde::{Deserialize, Serialize};
 
 /// Has a RAID group leave its aggregate: it is emptied, and its disks are free then.
@@ -111,6 +112,9 @@ pub struct VolumeSet {
     /// does not grow; as before if not given.
     #[serde(default)]
     pub autogrow_max_bytes: Option<u64>,
+    /// The snapshots that the node takes by itself; as before if not given.
+    #[serde(default)]
+    pub snapshot_policy: Option<SnapshotPolicy>,
 }
 
 /// Gives a volume another size, larger or smaller.
@@ -180,12 +184,14 @@ impl Validate for VolumeSet {
     fn validate(&self) -> Result<(), AdminError> {
         validate_name("volume", &self.name)?;
         let message = "cannot change volume";
-        let is_grown = self.autogrow_max_bytes.is_some();
-        if !self.changes_tiering() && self.reallocate.is_none() && !is_grown {
+        let is_other = self.autogrow_max_bytes.is_some() || self.snapshot_policy.is_some();
+        if !self.changes_tiering() && self.reallocate.is_none() && !is_other {
             return Err(AdminError::usage(message, &self.name)
                 .because("no change is named")
                 .try_next(format!("stroop volume set {} --autogrow-max 100G", self.name)));
         }
+        let policy = self.snapshot_policy.unwrap_or(SnapshotPolicy::NONE).check();
+        policy.map_err(|cause| AdminError::usage(message, &self.name).because(cause))?;
         match self.autogrow_max_bytes {
             None | Some(0) => Ok(()),
             Some(maximum_bytes) => validate_autogrow_max(message, &self.name, maximum_bytes),

@@ -7,6 +7,7 @@ use crate::exports::{EXPORT_RULES_MAX, ExportRule, ID_MAX};
 use crate::names::validate_name;
 use crate::policies::{Reallocation, TieringPolicy};
 use crate::requests::{Owner, Validate};
+use crate::schedules::SnapshotPolicy;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use units::ByteSize;
@@ -46,6 +47,9 @@ pub struct VolumeCreate {
     /// not given, or 0, they do not grow.
     #[serde(default)]
     pub autogrow_max_bytes: Option<u64>,
+    /// The snapshots of each that the node takes by itself.
+    #[serde(default)]
+    pub snapshot_policy: SnapshotPolicy,
     /// Only say what would be done.
     #[serde(default)]
     pub dry_run: bool,
@@ -65,6 +69,7 @@ impl VolumeCreate {
             tiering_minimum_cooling_days: None,
             reallocate: Reallocation::default(),
             autogrow_max_bytes: None,
+            snapshot_policy: SnapshotPolicy::default(),
             dry_run: false,
         }
     }
@@ -161,6 +166,8 @@ impl Validate for VolumeCreate {
                 )));
             }
         }
+        let policy = self.snapshot_policy.check();
+        policy.map_err(|cause| AdminError::usage(message, first).because(cause))?;
         let ids = self.owner.map(|owner| [owner.uid, owner.gid]).into_iter().flatten();
         if let Some(id) = ids.into_iter().find(|id| *id > ID_MAX) {
             let cause = format!("{id} is no number of a user or group (0 to {ID_MAX})");

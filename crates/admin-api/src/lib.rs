@@ -42,6 +42,7 @@ pub mod rate;
 pub mod recovery_queue;
 pub mod replies;
 pub mod requests;
+pub mod schedules;
 pub mod scrub;
 pub mod space;
 pub mod time;
@@ -79,6 +80,7 @@ pub use requests::{
     Owner, RaidKind, SnapshotDelete, SnapshotHold, SnapshotName, SnapshotRestore, SpareAdd,
     SpareRemove, Validate, VolumeFilter,
 };
+pub use schedules::{Schedule, SnapshotPolicy};
 pub use scrub::{ScrubAction, ScrubChange, ScrubInfo, ScrubState};
 pub use space::{AggregateSpace, VolumeShare, VolumeSpace};
 pub use time::Time;

@@ -9,6 +9,7 @@ use crate::exports::ExportRule;
 use crate::policies::{Reallocation, TieringPolicy};
 use crate::protection::Protection;
 use crate::requests::{Owner, RaidKind};
+use crate::schedules::SnapshotPolicy;
 use crate::scrub::ScrubInfo;
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
@@ -299,6 +300,8 @@ pub struct VolumeInfo {
     /// The size that it grows to by itself where room is short; `None` if it does not grow.
     #[serde(default)]
     pub autogrow_max_bytes: Option<u64>,
+    /// The snapshots that the node takes by itself.
+    pub snapshot_policy: SnapshotPolicy,
     /// Of the used: what lies in object stores.
     #[serde(default)]
     pub tiered_bytes: u64,

@@ -8,6 +8,7 @@
 use crate::exports::{ExportRule, Network};
 use crate::names::validate_name;
 use crate::rate::validate_rate;
+use crate::schedules::Schedule;
 use crate::{AdminError, Code};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -418,7 +419,13 @@ validate! {
     ExportAdd: |it| validate_name("volume", &it.volume);
     ExportRemove: |it| validate_name("volume", &it.volume);
     MountRemove: |it| validate_path(&it.mountpoint);
-    SnapshotName: |it| validate_snapshot(&it.volume, &it.name);
+    SnapshotName: |it| {
+        validate_snapshot(&it.volume, &it.name)?;
+        let is_free = Schedule::of_name(&it.name).is_none();
+        let object = format!("{}@{}", it.volume, it.name);
+        if is_free { Ok(()) } else { Err(AdminError::usage("cannot create snapshot", object)
+            .because("names of this form are those of snapshots that the node takes by itself")) }
+    };
     SnapshotHold: |it| validate_snapshot(&it.volume, &it.name);
     crate::differences::SnapshotDiff: |it| {
         validate_snapshot(&it.volume, &it.from)?;

@@ -45,6 +45,15 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
     era * ERA_DAYS + year * 365 + year / 4 - year / 100 + day_of_year - EPOCH_DAYS
 }
 
+impl Time {
+    /// The year, and the month from 1 to 12.
+    #[must_use]
+    pub fn year_and_month(self) -> (i64, i64) {
+        let (year, month, _) = date(self.0.seconds().div_euclid(SECONDS_PER_DAY));
+        (year, month)
+    }
+}
+
 impl fmt::Display for Time {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (seconds, nanoseconds) = (self.0.seconds(), self.0.subsecond_nanoseconds());

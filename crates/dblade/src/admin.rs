@@ -16,7 +16,8 @@ use crate::summary::{AggregateSummary, SnapshotSummary, VolumeSummary};
 use crate::{log_copies, log_places, names, offline, recovery_queue, retiring, service};
 use affinity::{Access, Outcome};
 use aggregate::{
-    Acted, Aggregate, AggregateError, AutogrowMax, FreezeScope, Reallocation, Tiering, VolumeChange,
+    Acted, Aggregate, AggregateError, AutogrowMax, FreezeScope, Reallocation, SnapshotSchedule,
+    Tiering, VolumeChange,
 };
 use cowfs::cache::BufferCache;
 use cowfs::logical::Logical;
@@ -60,6 +61,8 @@ pub struct VolumeRequest {
     pub reallocation: Reallocation,
     /// The size that each grows to by itself.
     pub autogrow_max: AutogrowMax,
+    /// How many snapshots of each are taken and kept.
+    pub schedule: SnapshotSchedule,
 }
 
 /// A volume that was made, and its record.
@@ -79,6 +82,7 @@ impl VolumeRequest {
             tiering: Tiering::default(),
             reallocation: Reallocation::default(),
             autogrow_max: AutogrowMax::default(),
+            schedule: SnapshotSchedule::default(),
         }
     }
 }
@@ -112,6 +116,7 @@ impl Engine {
                 tiering: request.tiering,
                 reallocation: request.reallocation,
                 autogrow_max: request.autogrow_max,
+                schedule: request.schedule,
             };
             let make_root = |logical: &mut Logical<DualPointer>, now| {
                 engine.make_root(logical, request.root, now);

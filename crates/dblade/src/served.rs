@@ -1,13 +1,16 @@
 //! A volume in service: its front, its aggregate, and what clients must know of it.
 
 use crate::scattered::ScatteredBlocks;
-use aggregate::{Aggregate, AggregateError, AutogrowMax, Reallocation, Tiering, VolumeChange};
+use aggregate::{
+    Aggregate, AggregateError, AutogrowMax, Reallocation, SnapshotSchedule, Tiering, VolumeChange,
+};
 use cowfs::image::GivenUp;
 use cowfs::pointer::Pointer;
 use file_service::HandleKey;
 use ondisk::pointer::{DualPointer, PhysicalPointer};
 use ondisk::records::{ExportRuleRecord, VolumeRecord};
 use operations::Environment;
+use platform::mutation::{self, Rule};
 use platform::sync::RwLock;
 use platform::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -95,6 +98,7 @@ pub struct ServedVolume {
     names: RwLock<VolumeNames>,
     exports: RwLock<Arc<Vec<ExportRuleRecord>>>,
     tiering: RwLock<Tiering>,
+    schedule: RwLock<SnapshotSchedule>,
     /// See [`ServedVolume::may_reallocate`]; without a lock, because every read asks.
     may_reallocate: AtomicBool,
     standing: RwLock<Standing>,
@@ -129,6 +133,10 @@ impl ServedVolume {
             names: RwLock::new(VolumeNames { served: name, given: record.name().to_owned() }),
             exports: RwLock::new(Arc::new(exports)),
             tiering: RwLock::new(Tiering::of(record)),
+            schedule: RwLock::new(match mutation::broken(Rule::ScheduleForgotten) {
+                true => SnapshotSchedule::default(),
+                false => SnapshotSchedule::of(record),
+            }),
             may_reallocate: AtomicBool::new(may_reallocate),
             standing: RwLock::new(match record.is_offline() || record.is_queued() {
                 true => Standing::Offline,
@@ -188,6 +196,12 @@ impl ServedVolume {
         *self.tiering.read()
     }
 
+    /// How many snapshots of it are taken and kept.
+    #[must_use]
+    pub fn schedule(&self) -> SnapshotSchedule {
+        *self.schedule.read()
+    }
+
     /// Whether reads reallocate, as administrators see it.
     #[must_use]
     pub fn reallocation(&self) -> Reallocation {
@@ -206,6 +220,9 @@ impl ServedVolume {
     pub(crate) fn set_policies(&self, change: VolumeChange) {
         if let Some(tiering) = change.tiering {
             *self.tiering.write() = tiering;
+        }
+        if let Some(schedule) = change.schedule {
+            *self.schedule.write() = schedule;
         }
         if let Some(reallocation) = change.reallocation {
             let may_reallocate = reallocation == Reallocation::Auto;

@@ -18,7 +18,8 @@ use crate::ports::{DiskSource, FrontEnds, JournalPlaces, Process, StateFile};
 use crate::recovery::{Erasing, Recovery, Tries};
 use crate::scrub::Scrubs;
 use crate::status::Status;
-use crate::volumes::{Due, RecoveryQueue, Volumes};
+use crate::volumes::schedules::Looks;
+use crate::volumes::{Due, RecoveryQueue, Volumes, schedules};
 use crate::waits::Waits;
 use admin_api::{AdminError, HealthCheck};
 use dblade::Engine;
@@ -106,6 +107,7 @@ impl Management {
             aggregates: Arc::clone(&aggregates),
             registry: Arc::clone(&registry),
             due: Due::default(),
+            looks: Looks::default(),
         });
         let checks = Arc::new(Checks {
             node: Arc::clone(&node),
@@ -168,11 +170,12 @@ impl Management {
         self.events.look(&self.status, &self.jobs);
     }
 
-    /// What is to be done about disks and deleted volumes every second.
+    /// What is to be done about disks, deleted volumes and schedules every second.
     pub fn watch(&self) {
         self.disks.locating.tick(self.node.clock.monotonic_nanoseconds());
         self.aggregates.watch_leaving();
         RecoveryQueue(&self.volumes).purge_due();
+        schedules::take_due(&self.volumes);
         self.checks.expire_checks();
         self.recovery.probe_journals();
         // A disk that left and is there again within the second was away all the same.

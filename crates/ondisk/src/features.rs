@@ -228,6 +228,16 @@ pub const AUTOGROW: Feature = Feature {
     meaning: "the volume grows by itself where room is short, up to a largest size",
 };
 
+/// Snapshots of the volume are taken by a schedule. A build that lacks the feature takes none.
+pub const SNAPSHOT_SCHEDULE: Feature = Feature {
+    scope: FeatureScope::Volume,
+    class: FeatureClass::Compatible,
+    bit: 2,
+    name: "snapshot-schedule",
+    date: "2026-11",
+    meaning: "snapshots are taken by a schedule, and the older ones of them are deleted",
+};
+
 /// Snapshots are held. A build that lacks the feature would delete them.
 pub const SNAPSHOT_HOLDS: Feature = Feature {
     scope: FeatureScope::Volume,
@@ -266,6 +276,7 @@ pub const FEATURES: &[Feature] = &[
     RECOVERY_QUEUE,
     AUTOGROW,
     SNAPSHOT_HOLDS,
+    SNAPSHOT_SCHEDULE,
 ];
 
 /// The features of a class that this build has.

@@ -6,7 +6,9 @@
 //! Fails: `validate` names the field.
 
 use crate::damage::Damage;
-use crate::features::{AUTOGROW, FeatureScope, FeatureSet, OFFLINE, RECOVERY_QUEUE};
+use crate::features::{
+    AUTOGROW, FeatureScope, FeatureSet, OFFLINE, RECOVERY_QUEUE, SNAPSHOT_SCHEDULE,
+};
 use crate::inode::InodeRecord;
 use crate::root::DISCARDED_TREES;
 use std::borrow::Cow;
@@ -110,7 +112,7 @@ const VOLUME_PADDING_BYTES: usize = BLOCK_SIZE
     - 32
     - size_of::<FeatureSet>()
     - size_of::<CloneBase>()
-    - 24;
+    - 32;
 
 /// A volume's record: one block of the volume table.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -168,9 +170,16 @@ pub struct VolumeRecord {
     pub purge_after: I64,
     /// The size in blocks that the volume grows to by itself where room is short; 0: it does not.
     pub autogrow_max_blocks: U64,
+    /// How many hourly, daily, weekly and monthly snapshots are kept; 0: none of these is taken.
+    pub snapshots_kept: [U16; SCHEDULES],
     /// Zero.
     pub padding: [u8; VOLUME_PADDING_BYTES],
 }
+
+/// Schedules of snapshots: hourly, daily, weekly, monthly.
+pub const SCHEDULES: usize = 4;
+/// Snapshots of all schedules that a volume keeps at most.
+pub const SNAPSHOTS_KEPT_MAX: u32 = 1000;
 
 /// Stands between the name and the number of a deleted volume.
 pub const QUEUE_SEPARATOR: char = '~';
@@ -288,6 +297,15 @@ impl VolumeRecord {
         }
     }
 
+    /// So many hourly, daily, weekly and monthly snapshots are kept.
+    pub fn set_snapshots_kept(&mut self, kept: [u16; SCHEDULES]) {
+        self.snapshots_kept = kept.map(U16::new);
+        match kept.iter().all(|count| *count == 0) {
+            true => self.features.clear(&SNAPSHOT_SCHEDULE),
+            false => self.features.set(&SNAPSHOT_SCHEDULE),
+        }
+    }
+
     /// The volume that it is a clone of, if it is one. A record of a newer build may say anything:
     /// a number that is not less than the volume's own is none.
     #[must_use]
@@ -382,6 +400,10 @@ impl VolumeRecord {
             || autogrow_max > crate::pointer::BLOCK_NUMBER_MAX
         {
             return wrong("autogrow_max_blocks");
+        }
+        let kept: u32 = self.snapshots_kept.iter().map(|count| u32::from(count.get())).sum();
+        if self.features.has(&SNAPSHOT_SCHEDULE) != (kept != 0) || kept > SNAPSHOTS_KEPT_MAX {
+            return wrong("snapshots_kept");
         }
         if self.scan_next.get() > crate::pointer::BLOCK_NUMBER_MAX {
             return wrong("scan_next");

@@ -102,7 +102,7 @@ fn structures() -> BTreeMap<String, Layout> {
             state, kind, name_size, volume, container_inode, size_blocks, created, name,
             tiering, reallocation, cooling_days, reserved_b, scan_started, scan_next, object_blocks,
             exports, identity, handle_key, features, clone_base, deleted,
-            purge_after, autogrow_max_blocks, padding
+            purge_after, autogrow_max_blocks, snapshots_kept, padding
         },
         records::CloneBase {
             parent, snapshot, identity, reserved, active_map, discarded
@@ -313,6 +313,7 @@ fn limits_are_those_of_the_code() {
         features::FEATURE_NAMES_MAX,
         features::FEATURE_NAME_BYTES_MAX,
         records::NAME_SIZE_MAX,
+        records::SNAPSHOTS_KEPT_MAX,
         records::EXPORT_RULES_MAX,
         records::COOLING_DAYS_MIN,
         records::COOLING_DAYS_MAX,

@@ -18,8 +18,8 @@ use crate::load::{load_flexible, load_logical};
 use crate::traditional::TraditionalVolume;
 use affinity::AffinityId;
 use aggregate::{
-    Aggregate, AggregateError, AutogrowMax, BlockSide, FreezeScope, Reallocation, Tiering,
-    VOLUME_BLOCKS_MAX, VolumeSlot, container_inode,
+    Aggregate, AggregateError, AutogrowMax, BlockSide, FreezeScope, Reallocation, SnapshotSchedule,
+    Tiering, VOLUME_BLOCKS_MAX, VolumeSlot, container_inode,
 };
 use cowfs::budget::{Budget, Overhead, Spender, VOLUME_OVERHEAD_BLOCKS};
 use cowfs::logical::{Logical, Shared};
@@ -57,6 +57,8 @@ pub struct NewVolumes<'a> {
     pub reallocation: Reallocation,
     /// The size that each grows to by itself.
     pub autogrow_max: AutogrowMax,
+    /// How many snapshots of each are taken and kept.
+    pub schedule: SnapshotSchedule,
 }
 
 impl NewVolumes<'_> {
@@ -67,6 +69,7 @@ impl NewVolumes<'_> {
         }
         check_size(self.size_blocks)?;
         self.autogrow_max.check(self.size_blocks)?;
+        self.schedule.check()?;
         check_new(side, self.names, self.exports)?;
         self.tiering.check().map_err(AggregateError::Refused)
     }
@@ -84,6 +87,7 @@ impl NewVolumes<'_> {
         self.tiering.store(&mut record);
         self.reallocation.store(&mut record);
         record.set_autogrow_max_blocks(self.autogrow_max.0);
+        record.set_snapshots_kept(self.schedule.0);
         record.scan_started = I64::new(now.get());
         record
     }

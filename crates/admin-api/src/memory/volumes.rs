@@ -30,6 +30,7 @@ pub(super) fn set(volumes: &mut Volumes, request: &VolumeSet) -> Result<VolumeIn
     volume.tiering_minimum_cooling_days = days.or(policy.default_cooling_days());
     volume.tiering_policy = policy;
     volume.reallocate = request.reallocate.unwrap_or(volume.reallocate);
+    volume.snapshot_policy = request.snapshot_policy.unwrap_or(volume.snapshot_policy);
     if let Some(maximum_bytes) = request.autogrow_max_bytes {
         if (1..volume.size_bytes).contains(&maximum_bytes) {
             return Err(AdminError::new(Code::Conflict, message, &request.name)
@@ -150,6 +151,7 @@ pub(super) fn made(
             .or(policy.default_cooling_days()),
         reallocate: request.reallocate,
         autogrow_max_bytes: request.autogrow_max_bytes.filter(|bytes| *bytes > 0),
+        snapshot_policy: request.snapshot_policy,
         tiered_bytes: 0,
         size_bytes: request.size_bytes,
         live_bytes: 0,

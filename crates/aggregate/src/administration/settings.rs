@@ -37,6 +37,9 @@ impl Aggregate {
             if let Some(autogrow_max) = change.autogrow_max {
                 autogrow_max.check(side.table[slot].record.size_blocks.get())?;
             }
+            if let Some(schedule) = change.schedule {
+                schedule.check()?;
+            }
             if let Some(tiering) = change.tiering {
                 side.set_tiering(volume, tiering, now)?;
             }
@@ -46,6 +49,9 @@ impl Aggregate {
             }
             if let Some(autogrow_max) = change.autogrow_max {
                 side.table[slot].record.set_autogrow_max_blocks(autogrow_max.0);
+            }
+            if let Some(schedule) = change.schedule {
+                side.table[slot].record.set_snapshots_kept(schedule.0);
             }
             side.dirty_slots.insert(slot);
             Ok(Acted::Done)

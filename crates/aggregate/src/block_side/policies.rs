@@ -6,7 +6,9 @@
 use crate::error::AggregateError;
 use crate::relocation::tiering::Tiering;
 use ondisk::features::REALLOCATION;
-use ondisk::records::{REALLOCATION_AUTO, REALLOCATION_OFF, VolumeRecord};
+use ondisk::records::{
+    REALLOCATION_AUTO, REALLOCATION_OFF, SCHEDULES, SNAPSHOTS_KEPT_MAX, VolumeRecord,
+};
 use units::{BLOCK_SIZE_U64, ByteSize};
 
 /// Whether files that lie scattered are written anew when they are read in order.
@@ -81,6 +83,29 @@ impl AutogrowMax {
     }
 }
 
+/// How many hourly, daily, weekly and monthly snapshots a volume keeps; 0: none of these is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SnapshotSchedule(pub [u16; SCHEDULES]);
+
+impl SnapshotSchedule {
+    /// What a volume's record says.
+    #[must_use]
+    pub fn of(record: &VolumeRecord) -> Self {
+        Self(record.snapshots_kept.map(zerocopy::little_endian::U16::get))
+    }
+
+    /// # Errors
+    /// They are too many.
+    pub fn check(self) -> Result<(), AggregateError> {
+        if self.0.iter().map(|count| u32::from(*count)).sum::<u32>() <= SNAPSHOTS_KEPT_MAX {
+            return Ok(());
+        }
+        Err(AggregateError::Refused(format!(
+            "schedules keep {SNAPSHOTS_KEPT_MAX} snapshots of a volume at most, all of them together"
+        )))
+    }
+}
+
 /// Policies of a volume that are chosen anew, together; those that are not given stay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct VolumeChange {
@@ -90,6 +115,8 @@ pub struct VolumeChange {
     pub reallocation: Option<Reallocation>,
     /// The size that it grows to by itself.
     pub autogrow_max: Option<AutogrowMax>,
+    /// How many snapshots are taken and kept.
+    pub schedule: Option<SnapshotSchedule>,
 }
 
 #[cfg(test)]

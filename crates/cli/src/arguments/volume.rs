@@ -1,6 +1,8 @@
 //! `stroop volume`.
 
-use admin_api::{ExportRule, Reallocation, TieringPolicy, duration, parse_autogrow_max};
+use admin_api::{
+    ExportRule, Reallocation, SnapshotPolicy, TieringPolicy, duration, parse_autogrow_max,
+};
 use clap::Subcommand;
 use std::time::Duration;
 use units::ByteSize;
@@ -39,6 +41,9 @@ pub enum VolumeCommand {
         /// The size that it grows to by itself where room is short: see `volume set`
         #[arg(long, value_name = "SIZE|off", default_value = "off", value_parser = parse_autogrow_max)]
         autogrow_max: u64,
+        /// The snapshots that are taken by themselves, and how many are kept: see `volume set`
+        #[arg(long, value_name = "POLICY", default_value = "default")]
+        snapshot_policy: SnapshotPolicy,
         /// Only say what would be done
         #[arg(long)]
         dry_run: bool,
@@ -80,6 +85,11 @@ pub enum VolumeCommand {
         /// takes nothing of the aggregate before files do
         #[arg(long, value_name = "SIZE|off", value_parser = parse_autogrow_max)]
         autogrow_max: Option<u64>,
+        /// The snapshots that are taken by themselves, at full hours and at midnight (UTC), and how
+        /// many of each are kept. default: hourly=6,daily=7,weekly=4. none: none are taken, and
+        /// those that there are stay
+        #[arg(long, value_name = "hourly=N,daily=N,weekly=N,monthly=N|default|none")]
+        snapshot_policy: Option<SnapshotPolicy>,
     },
     /// Give a volume another size, larger or smaller; down to what its files and snapshots use
     Resize {

@@ -50,6 +50,7 @@ pub(super) fn run(
             tiering_minimum_cooling_days,
             reallocate,
             autogrow_max,
+            snapshot_policy,
             dry_run,
         } => {
             let owner = owner.as_deref().map(|owner| Accounts::of_this_machine().owner(owner));
@@ -65,6 +66,7 @@ pub(super) fn run(
                 tiering_minimum_cooling_days: *tiering_minimum_cooling_days,
                 reallocate: *reallocate,
                 autogrow_max_bytes: Some(*autogrow_max).filter(|bytes| *bytes > 0),
+                snapshot_policy: *snapshot_policy,
                 dry_run: *dry_run,
             };
             create(node, &request)
@@ -98,6 +100,7 @@ pub(super) fn run(
             tiering_minimum_cooling_days,
             reallocate,
             autogrow_max,
+            snapshot_policy,
         } => {
             let request = VolumeSet {
                 name: name.clone(),
@@ -105,6 +108,7 @@ pub(super) fn run(
                 tiering_minimum_cooling_days: *tiering_minimum_cooling_days,
                 reallocate: *reallocate,
                 autogrow_max_bytes: *autogrow_max,
+                snapshot_policy: *snapshot_policy,
             };
             let volume = node.volume_set(&request)?;
             let line = format!("{}: {}", volume.name, changed(&request, &volume));
@@ -221,7 +225,10 @@ fn changed(wanted: &VolumeSet, volume: &VolumeInfo) -> String {
     let tiering = wanted.changes_tiering().then(|| format!("tiering policy {}", tiering(volume)));
     let reallocate = wanted.reallocate.map(|_| format!("reallocate {}", volume.reallocate));
     let autogrow = wanted.autogrow_max_bytes.map(|_| format!("autogrow {}", autogrow(volume)));
-    tiering.into_iter().chain(reallocate).chain(autogrow).collect::<Vec<_>>().join("; ")
+    let snapshots =
+        wanted.snapshot_policy.map(|_| format!("snapshot policy {}", volume.snapshot_policy));
+    let all = tiering.into_iter().chain(reallocate).chain(autogrow).chain(snapshots);
+    all.collect::<Vec<_>>().join("; ")
 }
 
 /// "to 20 GiB".
@@ -421,6 +428,7 @@ fn show(volume: &VolumeInfo) -> Result<Output, AdminError> {
         format!("tiering     {}", tiering(volume)),
         format!("reallocate  {}{}", volume.reallocate, reallocates_when(volume)),
         format!("autogrow    {}", autogrow(volume)),
+        format!("taken       {}", volume.snapshot_policy),
         format!("created     {}", volume.created),
         format!("owner       {}:{}", volume.owner.uid, volume.owner.gid),
         format!("files       {}", volume.files),

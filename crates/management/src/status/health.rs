@@ -16,6 +16,7 @@
 //! | `VOLUME_NAME_TAKEN` | a volume is served under another name than its own |
 //! | `VOLUME_FULL` | hardly any room is left in a volume |
 //! | `VOLUME_OVERCOMMITTED` | a volume has room left, and its aggregate hardly any |
+//! | `SNAPSHOT_MISSED` | the last snapshot of a volume's schedule could not be taken |
 //! | `VOLUME_DAMAGED` | files of a volume are quarantined, or their blocks stay in use; or all of it is read-only |
 //! | `MOUNTS_UNREADABLE` | the record of mounts, or a part of it, cannot be read |
 //! | `MOUNT_MISSING` | a mount on this machine is to be there, and is not |

@@ -13,7 +13,7 @@ use crate::status::node_health::{
     check_mount_record, check_unwritten,
 };
 use crate::status::room::Status;
-use crate::status::volume_health::{check_damage, check_name, check_volume};
+use crate::status::volume_health::{check_damage, check_name, check_schedule, check_volume};
 use crate::volumes::Volumes;
 use admin_api::{
     AggregateInfo, HealthCheck, JobInfo, MemoryUse, MountInfo, Recovery, StatusReply, Time,
@@ -146,6 +146,10 @@ impl Status {
         }));
         checks.extend(volumes.iter().filter_map(check_damage));
         checks.extend(self.node.served().iter().filter_map(|volume| check_name(volume)));
+        let looks = &self.volumes.looks;
+        checks.extend(self.node.served().iter().filter_map(|volume| {
+            check_schedule(&volume.name(), looks.failure(volume.environment.identity))
+        }));
         let record = self.node.front_ends.mount_record_failure();
         checks.extend(record.as_deref().map(check_mount_record));
         checks.extend(self.disks.deleted.trouble().map(check_deletions));

@@ -58,6 +58,23 @@ pub(crate) fn check_volume(info: &VolumeInfo, free_bytes: u64) -> Option<HealthC
     })
 }
 
+/// The check of a volume of which the last snapshot by a schedule could not be taken, for this
+/// cause.
+pub(crate) fn check_schedule(volume: &str, cause: Option<String>) -> Option<HealthCheck> {
+    let cause = cause?;
+    Some(HealthCheck {
+        code: "SNAPSHOT_MISSED".to_owned(),
+        severity: Severity::Warning,
+        object: volume.to_owned(),
+        now: Vec::new(),
+        message: format!("the last snapshot of its schedule could not be taken: {cause}"),
+        action: format!(
+            "it is tried again every minute of its hour; make room (stroop volume show {volume} \
+             --space), or keep fewer: stroop volume set {volume} --snapshot-policy POLICY"
+        ),
+    })
+}
+
 /// The check of a volume whose name another volume had when it came into service.
 pub(crate) fn check_name(volume: &ServedVolume) -> Option<HealthCheck> {
     let VolumeNames { served, given } = volume.names();

@@ -10,6 +10,7 @@ use crate::volumes::policies::{
     changed_tiering, shown_policy, stored_autogrow_max, stored_reallocation, stored_tiering,
 };
 use crate::volumes::room::Volumes;
+use crate::volumes::schedules::stored_schedule;
 use crate::volumes::view::ROOT_OWNER;
 use admin_api::exports::add_rule;
 use admin_api::{
@@ -116,6 +117,7 @@ impl Volumes {
             tiering: stored_tiering(wanted),
             reallocation: stored_reallocation(wanted.reallocate),
             autogrow_max: stored_autogrow_max(wanted.autogrow_max_bytes.unwrap_or(0)),
+            schedule: stored_schedule(wanted.snapshot_policy),
         };
         let engine = &self.node.engine;
         self.node.waits.request(CREATE, object, |done| engine.create_volumes(create, done))?;
@@ -156,6 +158,7 @@ impl Volumes {
             tiering,
             reallocation: wanted.reallocate.map(stored_reallocation),
             autogrow_max: wanted.autogrow_max_bytes.map(stored_autogrow_max),
+            schedule: wanted.snapshot_policy.map(stored_schedule),
         };
         self.node
             .waits
@@ -166,6 +169,9 @@ impl Volumes {
         }
         if let Some(reallocate) = wanted.reallocate {
             tracing::info!(volume = name, %reallocate, "read reallocation set");
+        }
+        if let Some(policy) = wanted.snapshot_policy {
+            tracing::info!(volume = name, %policy, "snapshot policy set");
         }
         if let Some(maximum_bytes) = wanted.autogrow_max_bytes {
             tracing::info!(volume = name, maximum = %ByteSize(maximum_bytes), "autogrow set");

@@ -16,6 +16,7 @@ mod origins;
 mod policies;
 mod recovery_queue;
 mod room;
+pub(crate) mod schedules;
 mod snapshots;
 mod space;
 mod sync;

@@ -85,6 +85,7 @@ mod tests {
             tiering_minimum_cooling_days: None,
             reallocate: Some(Reallocation::Off),
             autogrow_max_bytes: None,
+            snapshot_policy: None,
         };
         let before = Tiering { policy: dblade::TieringPolicy::Auto, cooling_days: Some(5) };
         assert_eq!(changed_tiering(&wanted, before), None);

@@ -3,6 +3,7 @@
 use crate::aggregates::Aggregates;
 use crate::node::Node;
 use crate::volumes::due::Due;
+use crate::volumes::schedules::Looks;
 use admin_api::{AdminError, AggregateInfo, AggregateState, VolumeFilter};
 use dblade::ServedVolume;
 use std::sync::Arc;
@@ -16,6 +17,8 @@ pub(crate) struct Volumes {
     pub registry: Arc<Registry>,
     /// Deleted volumes that are about to be purged.
     pub due: Due,
+    /// When the schedules of volumes were looked at.
+    pub looks: Looks,
 }
 
 impl Volumes {

@@ -6,6 +6,7 @@ use crate::volumes::policies::{
     shown_autogrow_max, shown_policy, shown_reallocation, stored_tiering,
 };
 use crate::volumes::room::Volumes;
+use crate::volumes::schedules::shown_schedule;
 use admin_api::{AggregateInfo, DamagedFile, Owner, Time, VolumeCreate, VolumeInfo, VolumeState};
 use dblade::{GivenUp, ServedVolume, VolumeDamage, VolumeKind};
 use std::sync::Arc;
@@ -32,6 +33,7 @@ impl Volumes {
             tiering_minimum_cooling_days: stored_tiering(wanted).days(),
             reallocate: wanted.reallocate,
             autogrow_max_bytes: wanted.autogrow_max_bytes.filter(|bytes| *bytes > 0),
+            snapshot_policy: wanted.snapshot_policy,
             tiered_bytes: 0,
             size_bytes: wanted.size_bytes,
             live_bytes: 0,
@@ -95,6 +97,7 @@ impl Volumes {
             tiering_minimum_cooling_days: volume.tiering().days(),
             reallocate: shown_reallocation(volume.reallocation()),
             autogrow_max_bytes: shown_autogrow_max(volume.autogrow_max()),
+            snapshot_policy: shown_schedule(volume.schedule()),
             tiered_bytes: volume.object_blocks() * BLOCK_SIZE_U64,
             size_bytes: volume.size_blocks() * BLOCK_SIZE_U64,
             live_bytes: volume.active_blocks() * BLOCK_SIZE_U64,

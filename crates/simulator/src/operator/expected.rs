@@ -7,8 +7,8 @@ use super::disks::DiskBook;
 use crate::machine::AGGREGATE;
 use admin_api::{
     AggregateAdd, CloneCreate, CloneOf, Code, DiskReplace, ExportRule, Owner, RaidKind,
-    Reallocation, Request, SnapshotRestore, TieringPolicy, Time, VolumeCreate, VolumeRename,
-    VolumeSet,
+    Reallocation, Request, SnapshotPolicy, SnapshotRestore, TieringPolicy, Time, VolumeCreate,
+    VolumeRename, VolumeSet,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,6 +24,7 @@ pub(super) struct ExpectedVolume {
     pub(super) exports: Vec<ExportRule>,
     pub(super) policy: TieringPolicy,
     pub(super) reallocate: Reallocation,
+    pub(super) snapshot_policy: SnapshotPolicy,
     pub(super) is_offline: bool,
     /// Its number in the aggregate.
     pub(super) number: u32,
@@ -50,6 +51,7 @@ impl ExpectedVolume {
             exports: wanted.exports.clone(),
             policy: wanted.tiering_policy,
             reallocate: wanted.reallocate,
+            snapshot_policy: wanted.snapshot_policy,
             is_offline: false,
             chosen_days: wanted.tiering_minimum_cooling_days,
             snapshots: Vec::new(),
@@ -71,6 +73,7 @@ impl ExpectedVolume {
         check_days(policy, days)?;
         (self.policy, self.chosen_days) = (policy, days);
         self.reallocate = wanted.reallocate.unwrap_or(self.reallocate);
+        self.snapshot_policy = wanted.snapshot_policy.unwrap_or(self.snapshot_policy);
         if let Some(maximum_bytes) = wanted.autogrow_max_bytes {
             self.autogrow_max_bytes = Some(maximum_bytes).filter(|bytes| *bytes > 0);
             // A volume that has grown stays as large.

@@ -17,7 +17,7 @@
 //! | `views` | what an operator sees, against that |
 //! | `typing` | what the operator types next |
 //! | `desk` | management of the present start, and the call that is under way |
-//! | `life`, `calls`, `rest`, `starts`, `outage`, `ending` | one actor: rounds; calls and their answers; rests; ends and starts; outages; the aggregate's end |
+//! | `life`, `calls`, `rest`, `starts`, `outage`, `ending`, `schedules` | one actor: rounds; calls and their answers; rests; ends and starts; outages; the aggregate's end; hours in which snapshots are taken |
 //!
 //! Invariants: everything follows from the seed. A call is granted or refused as the model says,
 //! with the same code; what was refused has changed nothing; what was answered is there after any
@@ -38,6 +38,7 @@ mod outage;
 mod outside;
 mod queue;
 mod rest;
+mod schedules;
 mod starts;
 mod turns;
 mod typing;

@@ -38,6 +38,7 @@ impl OperatorLife<'_> {
         self.machine.settle()?;
         self.look_around()?;
         self.let_time_end()?;
+        self.let_hours_pass()?;
         self.machine.settle()?;
         check_promises(&mut self.machine)?;
         check_lost(&self.machine)?;

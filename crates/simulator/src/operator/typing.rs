@@ -13,9 +13,9 @@ use admin_api::{
     Access, AggregateAdd, AggregateSet, CloneCreate, DiskClear, DiskFail, DiskReplace, DiskZero,
     ExportAdd, ExportRemove, ExportRule, GroupRemove, JobAction, JobChange, MapShow, MountCreate,
     MountRemove, Named, Network, Owner, RateLimit, Reallocation, Request, ScrubAction, ScrubChange,
-    SnapshotDelete, SnapshotDiff, SnapshotHold, SnapshotName, SnapshotRestore, SpareAdd,
-    SpareRemove, Squash, TieringPolicy, VolumeCreate, VolumeDelete, VolumeFilter, VolumeOffline,
-    VolumePurge, VolumeRename, VolumeResize, VolumeSet, VolumeUndelete,
+    SnapshotDelete, SnapshotDiff, SnapshotHold, SnapshotName, SnapshotPolicy, SnapshotRestore,
+    SpareAdd, SpareRemove, Squash, TieringPolicy, VolumeCreate, VolumeDelete, VolumeFilter,
+    VolumeOffline, VolumePurge, VolumeRename, VolumeResize, VolumeSet, VolumeUndelete,
 };
 use std::net::Ipv4Addr;
 
@@ -241,6 +241,7 @@ impl Typist<'_> {
             tiering_policy: policy,
             tiering_minimum_cooling_days: self.days(policy),
             reallocate: self.choices.pick(&REALLOCATIONS),
+            snapshot_policy: self.snapshot_policy(),
             dry_run: self.is_dry(),
         }
     }
@@ -312,7 +313,13 @@ impl Typist<'_> {
             tiering_minimum_cooling_days: days,
             reallocate,
             autogrow_max_bytes,
+            snapshot_policy: is_said.then(|| self.snapshot_policy()),
         }
+    }
+
+    /// Nothing of it is due in the days of a life.
+    fn snapshot_policy(&mut self) -> SnapshotPolicy {
+        SnapshotPolicy::of_kept([0, 0, 0, self.choices.below(3) as u16])
     }
 
     /// A volume that only the operator knows, mostly one that is there.

@@ -131,6 +131,8 @@ fn check_volume(expected: &Expected, volume: &ExpectedVolume, info: &VolumeInfo)
     let tiering = (info.tiering_policy, info.tiering_minimum_cooling_days);
     same(&format!("tiering of {name}"), &(volume.policy, volume.days()), &tiering)?;
     same(&format!("reallocation of {name}"), &volume.reallocate, &info.reallocate)?;
+    let policies = (volume.snapshot_policy, info.snapshot_policy);
+    same(&format!("snapshot policy of {name}"), &policies.0, &policies.1)?;
     same(&format!("snapshots of {name}"), &(volume.snapshots.len() as u64), &info.snapshots)?;
     let mounts = expected.mounts.iter().filter(|(_, mount)| mount.volume == *name);
     let mounts: Vec<String> = mounts.map(|(mountpoint, _)| mountpoint.clone()).collect();

@@ -106,6 +106,8 @@ pub fn lives_of(rule: Rule) -> Lives {
             | Rule::RefusedRestoreDone
             | Rule::HeldSnapshotDeleted
             | Rule::HoldUnrecorded
+            | Rule::OwnSnapshotRetired
+            | Rule::ScheduleForgotten
             | Rule::DeletedVolumeExported
             | Rule::HalfMadeNameKept
             | Rule::DeletionToldEarly

@@ -15,7 +15,10 @@ use crate::lifecycle::{self, NewVolumes};
 use crate::{Birth, FlexibleVolume, SnapshotRequest};
 use affinity::{Access, Outcome};
 use aggregate::test_support::{BlocksInUse, Rig, find_blocks};
-use aggregate::{Acted, AggregateError, AutogrowMax, FreezeScope, Reallocation, Tiering, Tuning};
+use aggregate::{
+    Acted, AggregateError, AutogrowMax, FreezeScope, Reallocation, SnapshotSchedule, Tiering,
+    Tuning,
+};
 use cowfs::budget::Spender;
 use cowfs::buftree::{self, FileKey, Root};
 use cowfs::content::Content;
@@ -131,6 +134,7 @@ impl Twin {
                 tiering,
                 reallocation,
                 autogrow_max,
+                schedule: SnapshotSchedule::default(),
             };
             let shared = Arc::clone(&scope.aggregate.parts.shared);
             let known = |scope: &mut FreezeScope<'_, '_>| {

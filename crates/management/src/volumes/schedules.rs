@@ -291,6 +291,13 @@ mod tests {
     }
 
     #[test]
+    fn what_is_stored_of_a_policy_is_what_is_shown() {
+        assert_eq!(SnapshotPolicy::KEPT_MAX, ondisk::records::SNAPSHOTS_KEPT_MAX);
+        let policy = SnapshotPolicy::of_kept([1, 2, 3, 4]);
+        assert_eq!(shown_schedule(stored_schedule(policy)), policy);
+    }
+
+    #[test]
     fn a_volume_is_looked_at_once_an_hour_and_again_after_a_failure() {
         let (looks, volume) = (Looks::default(), VolumeUuid([1; 16]));
         assert!(looks.begin(volume, (7, 0)));

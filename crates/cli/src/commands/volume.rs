@@ -428,7 +428,7 @@ fn show(volume: &VolumeInfo) -> Result<Output, AdminError> {
         format!("tiering     {}", tiering(volume)),
         format!("reallocate  {}{}", volume.reallocate, reallocates_when(volume)),
         format!("autogrow    {}", autogrow(volume)),
-        format!("taken       {}", volume.snapshot_policy),
+        format!("schedule    {}", volume.snapshot_policy),
         format!("created     {}", volume.created),
         format!("owner       {}:{}", volume.owner.uid, volume.owner.gid),
         format!("files       {}", volume.files),

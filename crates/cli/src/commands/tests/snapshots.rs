@@ -50,6 +50,22 @@ fn two_snapshots_of_one_volume_are_compared() {
 }
 
 #[test]
+fn a_volume_has_a_snapshot_policy() {
+    let session = with_volume();
+    let shown = session.ok("stroop volume show home");
+    assert!(shown.contains("schedule    hourly=6,daily=7,weekly=4\n"), "{shown}");
+    session.ok("stroop volume create other --size 1G --snapshot-policy none");
+    assert!(session.ok("stroop volume show other").contains("schedule    none\n"));
+    let set = session.ok("stroop volume set other --snapshot-policy daily=3");
+    assert_eq!(set, "other: snapshot policy daily=3\n");
+    let json = session.json("stroop volume show other");
+    assert_eq!(json["snapshot_policy"]["daily"], 3);
+    // Retention would delete it.
+    let refused = session.fails("stroop snapshot create home@daily.2026-11-30_0000", 2);
+    assert!(refused.contains("takes by itself"), "{refused}");
+}
+
+#[test]
 fn a_held_snapshot_and_its_volume_stay() {
     let session = with_volume();
     for name in ["a", "b", "c"] {

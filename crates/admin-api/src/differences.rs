@@ -41,7 +41,8 @@ pub struct SnapshotDifferences {
 pub struct FileDifference {
     /// What became of it.
     pub change: FileChange,
-    /// Whether its content or attributes changed beside its names.
+    /// Whether its content or attributes may have changed beside its names. False of a renamed file
+    /// means that nothing else changed.
     pub modified: bool,
     /// What it is: "file", "directory", "symlink", "device", "fifo", "socket".
     pub kind: String,

@@ -301,6 +301,7 @@ pub struct VolumeInfo {
     #[serde(default)]
     pub autogrow_max_bytes: Option<u64>,
     /// The snapshots that the node takes by itself.
+    #[serde(default = "SnapshotPolicy::none")]
     pub snapshot_policy: SnapshotPolicy,
     /// Of the used: what lies in object stores.
     #[serde(default)]

@@ -86,12 +86,16 @@ impl Schedule {
 #[serde(deny_unknown_fields)]
 pub struct SnapshotPolicy {
     /// At each full hour.
+    #[serde(default)]
     pub hourly: u16,
     /// At midnight.
+    #[serde(default)]
     pub daily: u16,
     /// At midnight before Monday.
+    #[serde(default)]
     pub weekly: u16,
     /// At midnight before the first of a month.
+    #[serde(default)]
     pub monthly: u16,
 }
 
@@ -107,6 +111,12 @@ impl SnapshotPolicy {
     pub const NONE: Self = Self::of_kept([0; 4]);
     /// Snapshots of all schedules together that a volume may keep.
     pub const KEPT_MAX: u32 = 1000;
+
+    /// [`Self::NONE`].
+    #[must_use]
+    pub const fn none() -> Self {
+        Self::NONE
+    }
 
     /// How many of each schedule are kept, in the order of [`Schedule::ALL`].
     #[must_use]

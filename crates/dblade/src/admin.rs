@@ -36,7 +36,7 @@ use platform::sync::Mutex;
 use std::sync::Arc;
 use units::{AggregateUuid, InodeNumber, SnapshotId, SnapshotUuid, Timestamp, VolumeId};
 use volume::beside::MayGoOn;
-use volume::differences::{self, Differences, DifferencesDone};
+use volume::differences::{self, DifferencesDone, Found};
 use volume::lifecycle::{self, NewVolumes};
 use volume::recovery_queue::Keeping;
 use volume::spans::{self, SpansDone};
@@ -328,14 +328,14 @@ impl Engine {
         }
     }
 
-    /// Compares two snapshots of a volume, beside everything else. The comparison ends when nobody
-    /// holds `wanted` any more.
+    /// Compares two snapshots of a volume, beside everything else. The comparison ends early when
+    /// nobody holds `wanted` any more.
     pub fn snapshot_differences(
         self: &Arc<Self>,
         volume: &str,
         snapshots: [SnapshotId; 2],
         wanted: &Arc<()>,
-        done: Done<Differences>,
+        done: Done<Found>,
     ) {
         let Some(served) = self.volume_named(volume) else {
             return done(Err(EngineError::NotFound { kind: "volume", name: volume.to_owned() }));

@@ -76,7 +76,7 @@ pub use served::{CloneOrigin, Queued, ServedVolume, VolumeKind, VolumeNames};
 pub use service::Service;
 pub use summary::{AggregateSummary, SnapshotSummary, VolumeSummary};
 pub use volume::VolumeDamage;
-pub use volume::differences::{Change, Difference, Differences};
+pub use volume::differences::{Change, Difference, Differences, Found};
 pub use volume::recovery_queue::Keeping;
 
 #[cfg(test)]

@@ -10,7 +10,6 @@ use file_service::HandleKey;
 use ondisk::pointer::{DualPointer, PhysicalPointer};
 use ondisk::records::{ExportRuleRecord, VolumeRecord};
 use operations::Environment;
-use platform::mutation::{self, Rule};
 use platform::sync::RwLock;
 use platform::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -133,10 +132,7 @@ impl ServedVolume {
             names: RwLock::new(VolumeNames { served: name, given: record.name().to_owned() }),
             exports: RwLock::new(Arc::new(exports)),
             tiering: RwLock::new(Tiering::of(record)),
-            schedule: RwLock::new(match mutation::broken(Rule::ScheduleForgotten) {
-                true => SnapshotSchedule::default(),
-                false => SnapshotSchedule::of(record),
-            }),
+            schedule: RwLock::new(SnapshotSchedule::of(record)),
             may_reallocate: AtomicBool::new(may_reallocate),
             standing: RwLock::new(match record.is_offline() || record.is_queued() {
                 true => Standing::Offline,

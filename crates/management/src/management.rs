@@ -18,7 +18,8 @@ use crate::ports::{DiskSource, FrontEnds, JournalPlaces, Process, StateFile};
 use crate::recovery::{Erasing, Recovery, Tries};
 use crate::scrub::Scrubs;
 use crate::status::Status;
-use crate::volumes::schedules::Looks;
+use crate::volumes::comparisons::Comparisons;
+use crate::volumes::looks::Looks;
 use crate::volumes::{Due, RecoveryQueue, Volumes, schedules};
 use crate::waits::Waits;
 use admin_api::{AdminError, HealthCheck};
@@ -107,6 +108,7 @@ impl Management {
             aggregates: Arc::clone(&aggregates),
             registry: Arc::clone(&registry),
             due: Due::default(),
+            comparisons: Comparisons::default(),
             looks: Looks::default(),
         });
         let checks = Arc::new(Checks {

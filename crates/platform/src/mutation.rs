@@ -316,8 +316,6 @@ rules! {
         "a file of which only the names changed is no difference between snapshots"
     OwnSnapshotRetired "own-snapshot-retired"
         "a schedule deletes snapshots that somebody has taken"
-    ScheduleForgotten "schedule-forgotten"
-        "a start forgets how many snapshots of a volume are taken and kept"
     HoldUnrecorded "hold-unrecorded"
         "who holds a snapshot is forgotten at a start"
     InheritedCounted "inherited-counted"

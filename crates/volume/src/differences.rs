@@ -19,16 +19,16 @@ use cowfs::pointer::Pointer;
 use std::sync::Arc;
 use units::SnapshotId;
 
-pub use cowfs::differences::{Change, Difference, Differences};
+pub use cowfs::differences::{Change, Difference, Differences, Found};
 
 /// Blocks that a message looks at.
 const BLOCKS_PER_MESSAGE: usize = 64;
 
-/// Differences that are told at most. With paths of common length they take 30 MiB.
+/// Differences that are told at most. With paths of common length they take 15 MiB.
 const LIMITS: DifferenceLimits = DifferenceLimits { files_max: 100_000, path_bytes_max: 32 << 20 };
 
 /// Is told the differences.
-pub type DifferencesDone = WorkDone<Differences>;
+pub type DifferencesDone = WorkDone<Found>;
 
 /// Compares two snapshots of a flexible volume, the first with the second.
 pub fn of_flexible(
@@ -50,15 +50,18 @@ pub fn of_traditional(
     begin((volume, |volume| &volume.front), aggregate, snapshots, outcome);
 }
 
+/// The front of a volume.
+type FrontOf<V, P> = fn(&V) -> &Front<P>;
+
 fn begin<V: Send + Sync + 'static, P: Pointer>(
-    (volume, front_of): (&Arc<V>, fn(&V) -> &Front<P>),
+    (volume, front_of): (&Arc<V>, FrontOf<V, P>),
     aggregate: &Arc<Aggregate>,
     snapshots: [SnapshotId; 2],
     (may_go_on, done): (MayGoOn, DifferencesDone),
 ) {
     let affinity = front_of(volume).affinities.logical;
     let (volume, mut walk) = (Arc::clone(volume), None);
-    let part: Part<Differences> = Box::new(move |access: &mut Access<'_>, reader| {
+    let part: Part<Found> = Box::new(move |access: &mut Access<'_>, reader| {
         let logical = front_of(&volume).logical.read(access);
         let [Some(old), Some(new)] = snapshots.map(|snapshot| logical.snapshot(snapshot)) else {
             let text = "one of the snapshots was deleted meanwhile".to_owned();
@@ -69,7 +72,7 @@ fn begin<V: Send + Sync + 'static, P: Pointer>(
         });
         Ok(match walk.go_on(BLOCKS_PER_MESSAGE, reader)? {
             DifferenceStep::Pause => Ok(None),
-            DifferenceStep::Done(differences) => Ok(Some(differences)),
+            DifferenceStep::Done(found) => Ok(Some(found)),
             DifferenceStep::TooMany(limit) => Err(AggregateError::Refused(too_much(limit))),
         })
     });
@@ -82,7 +85,7 @@ fn too_much(limit: DifferenceLimit) -> String {
     let what = match limit {
         DifferenceLimit::Files => format!("more than {} files differ", LIMITS.files_max),
         DifferenceLimit::PathBytes => {
-            format!("the paths of what differs take more than {} bytes", LIMITS.path_bytes_max)
+            format!("the names of what differs take more than {} bytes", LIMITS.path_bytes_max)
         }
     };
     format!("{what}; compare snapshots that are nearer to each other")

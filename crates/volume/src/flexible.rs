@@ -414,11 +414,15 @@ impl FlexibleVolume {
         u64::from(is_granted)
     }
 
-    /// Whether no snapshot stands in the way of the volume's deletion; for a freeze's action.
+    /// Whether no snapshot stands in the way of the volume's deletion; for a freeze's action. None
+    /// does in a damaged volume, which takes no release.
     ///
     /// # Errors
     /// An administrator holds one.
     pub fn check_no_holds(&self, access: &Access<'_>) -> Result<(), AggregateError> {
+        if self.front.damage().is_some() {
+            return Ok(());
+        }
         let space = &self.vbn.read(access).space;
         check_not_held(space, &(0..space.snapshots.len()).collect::<Vec<_>>())
     }

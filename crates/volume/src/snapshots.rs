@@ -1,12 +1,11 @@
 //! What administrators ask of a volume's snapshots, carried out at a freeze.
 //!
 //! *Create* lets the consistency point keep its image. *Delete* marks the record; the space comes
-//! back in the background. *Hold* and *release* say of a record whether it may be deleted. *Restore*
-//! takes two consistency points: the first keeps the current
-//! image as a nameless snapshot that is already being deleted, and reads what the restore needs;
-//! when it commits, the snapshot's image becomes the active one; the second makes that durable. In
-//! between the volume is suspended, so that the log holds nothing that does not fit the restored
-//! image.
+//! back in the background. *Hold* and *release* say of a record whether it may be deleted.
+//! *Restore* takes two consistency points: the first keeps the current image as a nameless snapshot
+//! that is already being deleted, and reads what the restore needs; when it commits, the snapshot's
+//! image becomes the active one; the second makes that durable. In between the volume is suspended,
+//! so that the log holds nothing that does not fit the restored image.
 //!
 //! Requests come in any order, several at one freeze and beside a restore. Each is carried out as
 //! if those before it were done, or refused with a sentence:

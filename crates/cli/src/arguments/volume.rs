@@ -85,9 +85,9 @@ pub enum VolumeCommand {
         /// takes nothing of the aggregate before files do
         #[arg(long, value_name = "SIZE|off", value_parser = parse_autogrow_max)]
         autogrow_max: Option<u64>,
-        /// The snapshots that are taken by themselves, at full hours and at midnight (UTC), and how
-        /// many of each are kept. default: hourly=6,daily=7,weekly=4. none: none are taken, and
-        /// those that there are stay
+        /// The snapshots that are taken by themselves, in each hour, day, week or month (UTC), and
+        /// how many of each are kept; of what is not named none are taken, and those that there are
+        /// stay. default: hourly=6,daily=7,weekly=4
         #[arg(long, value_name = "hourly=N,daily=N,weekly=N,monthly=N|default|none")]
         snapshot_policy: Option<SnapshotPolicy>,
     },

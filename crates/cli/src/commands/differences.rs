@@ -55,7 +55,9 @@ fn path(file: &FileDifference) -> String {
         _ if old.is_empty() && new.is_empty() => format!("inode {}, of unknown name", file.inode),
         FileChange::Removed => old,
         FileChange::Created => new,
-        FileChange::Modified | FileChange::Renamed if old == new => new,
+        // A name that could not be read may be anything.
+        FileChange::Modified | FileChange::Renamed if old == new || old.is_empty() => new,
+        FileChange::Modified | FileChange::Renamed if new.is_empty() => old,
         FileChange::Modified | FileChange::Renamed => format!("{old} -> {new}"),
     }
 }

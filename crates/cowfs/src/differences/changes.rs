@@ -36,9 +36,10 @@ pub struct Difference {
     pub kind: u8,
     /// What became of it.
     pub change: Change,
-    /// Its content, its owner or another attribute changed, beside its names. The time of its last
-    /// change alone does not count: a rename sets it. True of all modified files; false of files
-    /// that were created or removed.
+    /// Its content, its owner or another attribute may have changed, beside its names. False of a
+    /// renamed file means that nothing else changed; it is true where that cannot be told, because
+    /// the file has extended attributes or its blocks were moved. True of all modified files; false
+    /// of files that were created or removed.
     pub is_modified: bool,
     /// Its paths in the old image in order: from the root directory, whose own path is empty,
     /// without a slash at the begin. Names that could not be read are missing.
@@ -113,7 +114,7 @@ impl ChangedFile {
     /// A file that both images have.
     pub fn of_both(inode: InodeNumber, old: &InodeRecord, new: &InodeRecord) -> Self {
         let sides = (Some(Side::of(old)), Some(Side::of(new)));
-        Self::new(inode, new, content_of(old) != content_of(new), sides)
+        Self::new(inode, new, may_be_modified(old, new), sides)
     }
 
     fn new(
@@ -208,6 +209,15 @@ pub fn is_unchanged(old: &InodeRecord, new: &InodeRecord) -> bool {
     let counts = |record: &InodeRecord| (record.change, record.ctime, record.links);
     let is_same_content = content_of(old) == content_of(new);
     is_same_content && (counts(old) == counts(new) || mutation::broken(Rule::RenameUntold))
+}
+
+/// Whether more than the names of a file may have changed. What is in extended attributes, or in
+/// blocks that may only have been moved, is not looked at.
+fn may_be_modified(old: &InodeRecord, new: &InodeRecord) -> bool {
+    let has_attributes = new.attributes_inode.get() != 0;
+    // The blocks of a directory also say where it is.
+    let is_rewritten = new.kind != KIND_DIRECTORY && old.payload != new.payload;
+    content_of(old) != content_of(new) || is_rewritten || has_attributes
 }
 
 /// What changes when more of a file changes than its names.

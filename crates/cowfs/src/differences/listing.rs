@@ -52,6 +52,13 @@ pub struct Subdirectory<P> {
     pub directory: Directory<P>,
 }
 
+impl<P> Subdirectory<P> {
+    /// Bytes that it takes while it is kept.
+    pub fn kept_bytes(&self) -> usize {
+        size_of::<Self>() + self.name.len()
+    }
+}
+
 /// What a stretch of a directory holds.
 pub struct Stretch<P> {
     /// The stretch ends with this entry.

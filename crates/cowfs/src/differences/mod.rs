@@ -41,7 +41,8 @@ pub use changes::{Change, Difference};
 pub struct DifferenceLimits {
     /// Files that differ.
     pub files_max: usize,
-    /// Bytes of paths that are kept at a time, those of directories on the way included.
+    /// Bytes of names that are kept at a time with what holds them, those of directories on the
+    /// way included.
     pub path_bytes_max: usize,
 }
 
@@ -67,13 +68,35 @@ pub struct Differences {
     pub unreadable_inodes: u64,
 }
 
+/// All that is not the same, as it was found. To put it in order takes a while: that is left to
+/// whoever asked.
+pub struct Found {
+    files: Vec<ChangedFile>,
+    unreadable_directories: u64,
+    unreadable_inodes: u64,
+}
+
+impl Found {
+    /// The differences in order.
+    #[must_use]
+    pub fn in_order(self) -> Differences {
+        let mut files: Vec<Difference> =
+            self.files.into_iter().map(ChangedFile::into_difference).collect();
+        files.sort_unstable_by(|one, other| place_of(one).cmp(&place_of(other)));
+        Differences {
+            files,
+            unreadable_directories: self.unreadable_directories,
+            unreadable_inodes: self.unreadable_inodes,
+        }
+    }
+}
+
 /// How far a walk has come.
-#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DifferenceStep {
     /// There is more to do.
     Pause,
     /// All is done. The walk is empty now.
-    Done(Differences),
+    Done(Found),
     /// More differs than a limit allows. The walk is of no more use.
     TooMany(DifferenceLimit),
 }
@@ -154,7 +177,7 @@ impl<P: Pointer> DifferenceWalk<P> {
             NameStep::Done { unreadable, bytes_left } => {
                 self.unreadable_directories += unreadable;
                 if walk.which == Which::New {
-                    return Ok(Some(DifferenceStep::Done(self.differences())));
+                    return Ok(Some(DifferenceStep::Done(self.found())));
                 }
                 self.stage = Stage::Names(NameWalk::new(Which::New, bytes_left, &mut self.files));
             }
@@ -162,12 +185,9 @@ impl<P: Pointer> DifferenceWalk<P> {
         Ok(None)
     }
 
-    fn differences(&mut self) -> Differences {
-        let files = std::mem::take(&mut self.files).into_iter();
-        let mut files: Vec<Difference> = files.map(ChangedFile::into_difference).collect();
-        files.sort_unstable_by(|one, other| place_of(one).cmp(&place_of(other)));
-        Differences {
-            files,
+    fn found(&mut self) -> Found {
+        Found {
+            files: std::mem::take(&mut self.files),
             unreadable_directories: self.unreadable_directories,
             unreadable_inodes: self.unreadable_inodes,
         }

@@ -106,7 +106,7 @@ impl<P: Pointer> NameWalk<P> {
         if let Some(next) = frame.pending.pop() {
             self.path.truncate(frame.path_size);
             push_name(&mut self.path, &next.name);
-            self.bytes_left += next.name.len();
+            self.bytes_left += next.kept_bytes();
             stack.push(Frame::new(next.directory, self.path.len()));
             return Ok(NameStep::Read { blocks: 0 });
         }
@@ -135,7 +135,7 @@ impl<P: Pointer> NameWalk<P> {
         frame.after_cookie = stretch.last_cookie;
         frame.is_listed = stretch.is_last;
         frame.directory.subdirectories -= stretch.subdirectories.len() as u32;
-        let pending = stretch.subdirectories.iter().map(|one| one.name.len()).sum();
+        let pending = stretch.subdirectories.iter().map(Subdirectory::kept_bytes).sum();
         frame.pending = stretch.subdirectories;
         let parent = frame.directory.member;
         let Some(bytes_left) = self.bytes_left.checked_sub(pending) else {
@@ -147,7 +147,8 @@ impl<P: Pointer> NameWalk<P> {
             let side = file.and_then(|file| file.side_mut(self.which));
             let Some(side) = side.filter(|side| side.names_left > 0) else { continue };
             let size = self.path.len() + usize::from(!self.path.is_empty()) + name.len();
-            let Some(bytes_left) = self.bytes_left.checked_sub(size) else {
+            let kept_bytes = size + size_of::<Name>();
+            let Some(bytes_left) = self.bytes_left.checked_sub(kept_bytes) else {
                 return NameStep::TooLong;
             };
             self.bytes_left = bytes_left;
@@ -164,7 +165,7 @@ impl<P: Pointer> NameWalk<P> {
     /// The end. Names of directories that were not gone into are kept no more.
     fn done(&self) -> NameStep {
         let frames = self.stack.iter().flatten();
-        let pending = frames.flat_map(|frame| frame.pending.iter()).map(|next| next.name.len());
+        let pending = frames.flat_map(|frame| frame.pending.iter()).map(Subdirectory::kept_bytes);
         let bytes_left = self.bytes_left + pending.sum::<usize>();
         NameStep::Done { unreadable: self.unreadable, bytes_left }
     }

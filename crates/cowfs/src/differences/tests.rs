@@ -3,6 +3,7 @@
 
 mod model;
 
+use super::changes::Name;
 use super::*;
 use crate::cache::BufferCache;
 use crate::reader::{HeldBlocks, Stop, Wait};
@@ -20,34 +21,45 @@ type Images = [Root<DualPointer>; 2];
 fn walk(media: &Media, [old, new]: Images, limits: DifferenceLimits, blocks: usize) -> Walked {
     let mut walk = DifferenceWalk::new(model::VOLUME, old, new, limits);
     let (cache, held) = (BufferCache::new(0), HeldBlocks::default());
-    let mut walked = Walked { pauses: 0, waits: 0, end: DifferenceStep::Pause };
+    let (mut pauses, mut waits) = (0, 0);
     loop {
         match walk.go_on(blocks, &Reader { cache: &cache, held: &held }) {
             Ok(DifferenceStep::Pause) => {
                 held.trim(0);
-                walked.pauses += 1;
+                pauses += 1;
             }
-            Ok(end) => return Walked { end, ..walked },
+            Ok(DifferenceStep::Done(found)) => {
+                return Walked { pauses, waits, end: End::Done(found.in_order()) };
+            }
+            Ok(DifferenceStep::TooMany(limit)) => {
+                return Walked { pauses, waits, end: End::TooMany(limit) };
+            }
             Err(Stop::Wait(Wait::Load(requests))) => {
-                walked.waits += 1;
+                waits += 1;
                 media.serve(&requests, &held);
             }
             Err(stop) => panic!("{stop:?}"),
         }
-        assert!(walked.pauses + walked.waits < 100_000, "the walk gets no further");
+        assert!(pauses + waits < 100_000, "the walk gets no further");
     }
 }
 
 struct Walked {
     pauses: usize,
     waits: usize,
-    end: DifferenceStep,
+    end: End,
+}
+
+#[derive(PartialEq, Debug)]
+enum End {
+    Done(Differences),
+    TooMany(DifferenceLimit),
 }
 
 fn differences(media: &Media, images: Images) -> Differences {
     match walk(media, images, LIMITS, usize::MAX).end {
-        DifferenceStep::Done(differences) => differences,
-        step => panic!("{step:?}"),
+        End::Done(differences) => differences,
+        end => panic!("{end:?}"),
     }
 }
 
@@ -173,12 +185,12 @@ fn many_directories_wait_together() {
     files.iter().for_each(|file| volume.modify(*file));
     let new = volume.image();
     let walked = walk(&volume.media, [old, new], LIMITS, usize::MAX);
-    let DifferenceStep::Done(found) = walked.end else { panic!("{:?}", walked.end) };
+    let End::Done(found) = walked.end else { panic!("{:?}", walked.end) };
     assert_eq!(found.files.len(), files.len());
     assert!(found.files.iter().all(|file| file.old_paths.len() == 1));
     assert!(walked.waits < 200, "{} waits", walked.waits);
     let stepwise = walk(&volume.media, [old, new], LIMITS, 1);
-    assert_eq!(stepwise.end, DifferenceStep::Done(found));
+    assert_eq!(stepwise.end, End::Done(found));
     assert!(stepwise.pauses > 6);
 }
 
@@ -193,12 +205,12 @@ fn blocks_of_a_large_directory_wait_together() {
     files.iter().step_by(100).for_each(|file| volume.modify(*file));
     let new = volume.image();
     let walked = walk(&volume.media, [old, new], LIMITS, usize::MAX);
-    let DifferenceStep::Done(found) = walked.end else { panic!("{:?}", walked.end) };
+    let End::Done(found) = walked.end else { panic!("{:?}", walked.end) };
     let mut expected: Vec<&[u8]> = names.iter().step_by(100).map(|name| name.as_bytes()).collect();
     expected.sort_unstable();
     assert!(found.files.iter().map(|file| &file.new_paths[0][..]).eq(expected));
     assert!(walked.waits < 50, "{} waits", walked.waits);
-    assert_eq!(walk(&volume.media, [old, new], LIMITS, 1).end, DifferenceStep::Done(found));
+    assert_eq!(walk(&volume.media, [old, new], LIMITS, 1).end, End::Done(found));
 }
 
 /// Directories deeper than the walk goes down.
@@ -292,13 +304,17 @@ fn limits_end_the_walk() {
     let end = |files_max, path_bytes_max| {
         walk(&volume.media, images, DifferenceLimits { files_max, path_bytes_max }, 1).end
     };
-    assert_eq!(end(1, 1 << 20), DifferenceStep::TooMany(DifferenceLimit::Files));
-    assert!(matches!(end(2, 1 << 20), DifferenceStep::Done(_)));
+    assert_eq!(end(1, 1 << 20), End::TooMany(DifferenceLimit::Files));
+    assert!(matches!(end(2, 1 << 20), End::Done(_)));
     // Each image's paths, the last of them while no other directory is kept.
-    let enough = 2 * ("one/two/file".len() + "one/other".len());
-    assert!(matches!(end(2, enough), DifferenceStep::Done(_)));
-    assert_eq!(end(2, enough - 1), DifferenceStep::TooMany(DifferenceLimit::PathBytes));
-    assert_eq!(end(2, 2), DifferenceStep::TooMany(DifferenceLimit::PathBytes));
+    let kept_bytes = |path: &str| path.len() + size_of::<Name>();
+    let names_bytes = 2 * (kept_bytes("one/two/file") + kept_bytes("one/other"));
+    // Directories on the way are kept, too.
+    let enough = (names_bytes..).find(|bytes| matches!(end(2, *bytes), End::Done(_))).unwrap();
+    assert!(enough < 2 * names_bytes);
+    assert!(matches!(end(2, enough), End::Done(_)));
+    assert_eq!(end(2, enough - 1), End::TooMany(DifferenceLimit::PathBytes));
+    assert_eq!(end(2, 2), End::TooMany(DifferenceLimit::PathBytes));
 }
 
 proptest! {
@@ -320,7 +336,7 @@ proptest! {
             let found = differences(&volume.media, images);
             prop_assert_eq!(&found, &expected);
             let stepwise = walk(&volume.media, images, LIMITS, 1);
-            prop_assert_eq!(stepwise.end, DifferenceStep::Done(found));
+            prop_assert_eq!(stepwise.end, End::Done(found));
         }
     }
 }

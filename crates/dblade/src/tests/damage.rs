@@ -74,9 +74,12 @@ fn is_read_only(node: &Node) {
     assert_eq!(write(node, file, content(9, 1 << 20)), Err(FsError::ReadOnly));
     let commit = node.ask(calls::Commit::of(file));
     assert_eq!(commit.map(drop), Err(FsError::ReadOnly));
-    let request = SnapshotRequest::Create("refused".to_owned());
-    let refused = node.wait(|done| node.engine.request_snapshot("home", request, done));
-    assert!(refused.unwrap_err().to_string().contains("read-only"));
+    for request in
+        [SnapshotRequest::Create("refused".to_owned()), SnapshotRequest::Release("held".to_owned())]
+    {
+        let refused = node.wait(|done| node.engine.request_snapshot("home", request, done));
+        assert!(refused.unwrap_err().to_string().contains("read-only"));
+    }
 }
 
 /// The other volume has lost nothing and goes on.

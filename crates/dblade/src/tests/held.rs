@@ -1,5 +1,5 @@
-//! Snapshots that an administrator holds: nobody deletes them, through power cuts, until he releases
-//! them.
+//! Snapshots that an administrator holds: nobody deletes them, through power cuts, until he
+//! releases them.
 
 use super::*;
 use crate::{EngineError, Keeping};

@@ -1,8 +1,8 @@
-//! Whether reads reallocate: chosen at birth or later, durable when it is answered, and the same
-//! after a power cut.
+//! Policies of volumes, as whether reads reallocate: chosen at birth or later, durable when they are
+//! answered, and the same after a power cut.
 
 use super::*;
-use crate::EngineError;
+use crate::{CloneRequest, EngineError, SnapshotSchedule};
 
 fn off(name: &str) -> VolumeRequest {
     VolumeRequest { reallocation: Reallocation::Off, ..VolumeRequest::new(name, "a1", 4096) }
@@ -35,6 +35,40 @@ fn whether_reads_reallocate_is_kept_over_power_cuts() {
     let (node, _) = Node::open(&node.power_cut());
     assert_eq!(of_both(&node), (Reallocation::Off, Reallocation::Auto));
     set(&node, "none", Reallocation::Off).unwrap_err();
+}
+
+/// Clones have the schedule of their parent; one that keeps too many is refused.
+#[test]
+fn the_schedule_of_snapshots_is_kept_over_power_cuts() {
+    let schedule_of =
+        |node: &Node, volume: &str| node.engine.volume_named(volume).unwrap().schedule();
+    let node = Node::create(&SimulatedWorld::new(54), RaidKind::Raid4, false);
+    let first = SnapshotSchedule([6, 7, 4, 0]);
+    let request = VolumeRequest { schedule: first, ..VolumeRequest::new("kept", "a1", 4096) };
+    node.wait(|done| node.engine.create_volumes(request, done)).unwrap();
+    let (node, _) = Node::open(&node.power_cut());
+    assert_eq!(schedule_of(&node, "kept"), first);
+    assert_eq!(schedule_of(&node, "home"), SnapshotSchedule::default());
+    let set = |kept| {
+        let schedule = Some(SnapshotSchedule(kept));
+        let change = VolumeChange { schedule, ..VolumeChange::default() };
+        node.wait(|done| node.engine.change_volume("kept", change, done))
+    };
+    set([1, 0, 0, 999]).unwrap();
+    set([1, 0, 0, 1000]).unwrap_err();
+    let request = SnapshotRequest::Create("s".to_owned());
+    node.wait(|done| node.engine.request_snapshot("kept", request, done)).unwrap();
+    let request = CloneRequest {
+        names: vec!["clone".to_owned()],
+        volume: "kept".to_owned(),
+        snapshot: "s".to_owned(),
+        exports: Vec::new(),
+    };
+    node.wait(|done| node.engine.create_clones(request, done)).unwrap();
+    let (node, _) = Node::open(&node.power_cut());
+    for volume in ["kept", "clone"] {
+        assert_eq!(schedule_of(&node, volume), SnapshotSchedule([1, 0, 0, 999]));
+    }
 }
 
 /// A change of reallocation leaves the tiering as it is; what is refused changes nothing.

@@ -69,8 +69,8 @@ pub(crate) fn check_schedule(volume: &str, cause: Option<String>) -> Option<Heal
         now: Vec::new(),
         message: format!("the last snapshot of its schedule could not be taken: {cause}"),
         action: format!(
-            "it is tried again every minute of its hour; make room (stroop volume show {volume} \
-             --space), or keep fewer: stroop volume set {volume} --snapshot-policy POLICY"
+            "make room: stroop volume show {volume} --space says where it is; or keep fewer: \
+             stroop volume set {volume} --snapshot-policy POLICY; it is tried again every minute"
         ),
     })
 }

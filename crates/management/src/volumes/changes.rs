@@ -171,6 +171,7 @@ impl Volumes {
             tracing::info!(volume = name, %reallocate, "read reallocation set");
         }
         if let Some(policy) = wanted.snapshot_policy {
+            self.looks.forget(volume.environment.identity);
             tracing::info!(volume = name, %policy, "snapshot policy set");
         }
         if let Some(maximum_bytes) = wanted.autogrow_max_bytes {

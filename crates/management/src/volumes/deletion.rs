@@ -84,8 +84,8 @@ impl RecoveryQueue<'_> {
             let of = ("its snapshots", &clones[..]);
             return Err(AdminError::held_by_clones(DELETE, &info.name, of));
         }
-        // Nobody lists the snapshots of a volume that cannot be served.
-        if info.snapshots > 0 {
+        // A damaged volume takes no release.
+        if info.snapshots > 0 && volume.damage().is_none() {
             let held = held_among(&info.name, &self.0.snapshots_of(volume)?);
             AdminError::unless_held(DELETE, &info.name, &held)?;
         }

@@ -1,14 +1,16 @@
 //! What changed between two snapshots, as administrators see it.
 //!
-//! Invariants: no other administrator is held up meanwhile.
+//! Invariants: no other administrator is held up meanwhile. A comparison goes on though its client
+//! has gone; so few run at a time ([`super::comparisons`]).
 //!
 //! Fails: as the engine's comparison does ([`dblade::Differences`]).
 
+use crate::volumes::comparisons::COMPARISONS_MAX;
 use crate::volumes::room::Volumes;
 use crate::volumes::snapshots::{full_name, place};
 use admin_api::differences::shown_path;
-use admin_api::{AdminError, FileChange, FileDifference, SnapshotDiff, SnapshotDifferences};
-use dblade::{Change, Difference, Differences};
+use admin_api::{AdminError, Code, FileChange, FileDifference, SnapshotDiff, SnapshotDifferences};
+use dblade::{Change, Difference, Differences, Found};
 use ondisk::inode;
 use std::sync::Arc;
 use units::SnapshotId;
@@ -25,9 +27,15 @@ pub(crate) fn of_snapshots(
     };
     let snapshots = [of(&wanted.from)?, of(&wanted.to)?];
     let (object, is_wanted) = (full_name(&name, &wanted.from), Arc::new(()));
-    let found: Differences = volumes.node.waits.request(message, &object, |done| {
+    let Some(_comparison) = volumes.comparisons.begin() else {
+        return Err(AdminError::new(Code::Conflict, message, object)
+            .because(format!("{COMPARISONS_MAX} comparisons of snapshots are under way"))
+            .try_next("the same command when one of them is over"));
+    };
+    let found: Found = volumes.node.waits.request(message, &object, |done| {
         volumes.node.engine.snapshot_differences(&name, snapshots, &is_wanted, done);
     })?;
+    let found: Differences = found.in_order();
     Ok(SnapshotDifferences {
         volume: name,
         from: wanted.from.clone(),

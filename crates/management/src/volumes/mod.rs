@@ -6,10 +6,12 @@
 
 mod changes;
 mod clones;
+pub(crate) mod comparisons;
 mod deletion;
 pub(crate) mod differences;
 mod due;
 mod exported;
+pub(crate) mod looks;
 mod naming;
 mod offline;
 mod origins;

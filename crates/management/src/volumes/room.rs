@@ -2,8 +2,9 @@
 
 use crate::aggregates::Aggregates;
 use crate::node::Node;
+use crate::volumes::comparisons::Comparisons;
 use crate::volumes::due::Due;
-use crate::volumes::schedules::Looks;
+use crate::volumes::looks::Looks;
 use admin_api::{AdminError, AggregateInfo, AggregateState, VolumeFilter};
 use dblade::ServedVolume;
 use std::sync::Arc;
@@ -17,6 +18,8 @@ pub(crate) struct Volumes {
     pub registry: Arc<Registry>,
     /// Deleted volumes that are about to be purged.
     pub due: Due,
+    /// Comparisons of snapshots under way.
+    pub comparisons: Comparisons,
     /// When the schedules of volumes were looked at.
     pub looks: Looks,
 }

@@ -1,81 +1,33 @@
 //! Snapshots that the node takes by itself, and deletes when there are more of them than are kept
 //! ([`admin_api::schedules`]).
 //!
-//! A snapshot of a schedule is due when the period has begun in which there is none. So one that
-//! was missed, because the node or the volume was away, is taken when it is back. A volume has the
-//! first when it is an hour old. The oldest of a schedule go when one was taken: who takes a policy
-//! away keeps the snapshots that there are.
+//! A volume is looked at once an hour ([`super::looks`]). A snapshot is due when there is none of
+//! its schedule in the present period, and the volume is an hour old and older than the period. So
+//! one that was missed, because the node or the volume was away, is taken when it is back. When
+//! those that are due were taken, the oldest go of each schedule that keeps fewer. Who takes a
+//! schedule out of the policy keeps the snapshots that there are.
 //!
 //! Invariants: snapshots that are held, that clones began with, or that somebody has taken are not
-//! deleted, and do not count as kept. A clock that is set back takes no snapshot twice. Nobody waits
-//! for any of this.
+//! deleted, and do not count as kept. However the clock is set, a period has no second snapshot of
+//! a schedule. Looks begin while no administrator changes anything. Nobody waits for any of this.
 //!
-//! Fails: a snapshot that cannot be taken is tried again after a minute, while its hour lasts; the
-//! health check `SNAPSHOT_MISSED` tells it until one was taken.
+//! Fails: a snapshot that cannot be taken is tried again after a minute; the health check
+//! `SNAPSHOT_MISSED` tells it until a look finds all taken.
 
+use crate::volumes::looks::Looks;
 use crate::volumes::room::Volumes;
 use admin_api::schedules::{Schedule, SnapshotPolicy};
 use dblade::{Engine, EngineError, ServedVolume, SnapshotSchedule, SnapshotSummary};
 use platform::mutation::{self, Rule};
-use platform::sync::Mutex;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use units::{SnapshotId, Timestamp, VolumeUuid};
 use volume::SnapshotRequest;
 
 /// A volume is so old before its first snapshot is taken.
 const AGE_NANOSECONDS_MIN: i64 = 3_600_000_000_000;
-const RETRY_NANOSECONDS: u64 = 60_000_000_000;
-
-/// When a volume was looked at last.
-struct Look {
-    hour: i64,
-    /// When it is to be looked at again in this hour, by the clock that is never set.
-    again: Option<u64>,
-    /// Why the last snapshot could not be taken.
-    failure: Option<String>,
-}
-
-/// What is known of the schedules of volumes.
-#[derive(Clone, Default)]
-pub(crate) struct Looks(Arc<Mutex<BTreeMap<VolumeUuid, Look>>>);
-
-impl Looks {
-    /// Whether a volume is to be looked at now; notes that it is.
-    fn begin(&self, volume: VolumeUuid, (hour, now): (i64, u64)) -> bool {
-        let mut looks = self.0.lock();
-        let known = looks.get(&volume);
-        let is_known = |look: &&Look| look.hour == hour && look.again.is_none_or(|end| now < end);
-        if known.filter(is_known).is_some() {
-            return false;
-        }
-        let failure = known.and_then(|look| look.failure.clone());
-        looks.insert(volume, Look { hour, again: None, failure });
-        true
-    }
-
-    fn note(&self, volume: VolumeUuid, now: u64, outcome: Result<(), String>) {
-        if let Some(look) = self.0.lock().get_mut(&volume) {
-            match outcome {
-                Ok(()) => look.failure = None,
-                Err(failure) => {
-                    look.again = Some(now.saturating_add(RETRY_NANOSECONDS));
-                    look.failure = Some(failure);
-                }
-            }
-        }
-    }
-
-    fn forget_unless(&self, is_there: impl Fn(VolumeUuid) -> bool) {
-        self.0.lock().retain(|volume, _| is_there(*volume));
-    }
-
-    /// Why the last snapshot of a volume could not be taken, if it could not.
-    pub(crate) fn failure(&self, volume: VolumeUuid) -> Option<String> {
-        self.0.lock().get(&volume)?.failure.clone()
-    }
-}
-
+/// Looks that begin at once: of a thousand volumes snapshots are taken in ten seconds.
+const LOOKS_MAX: usize = 100;
 /// The policy of a volume in the words of the interface.
 pub(crate) const fn shown_schedule(schedule: SnapshotSchedule) -> SnapshotPolicy {
     SnapshotPolicy::of_kept(schedule.0)
@@ -91,15 +43,17 @@ fn due(
     (created, now): (Timestamp, Timestamp),
     snapshots: &[SnapshotSummary],
 ) -> Vec<Schedule> {
-    if now.get().saturating_sub(created.get()) < AGE_NANOSECONDS_MIN {
+    // Of a volume that was made while the clock was ahead nobody knows how old it is.
+    let is_age_known = created <= now;
+    if is_age_known && now.get().saturating_sub(created.get()) < AGE_NANOSECONDS_MIN {
         return Vec::new();
     }
     let is_due = |schedule: &Schedule| {
-        // What a clock that was ahead has taken says nothing.
-        let past = snapshots.iter().filter(|one| one.created <= now);
-        let taken = past.filter(|one| Schedule::of_name(&one.name) == Some(*schedule));
-        let last = taken.map(|one| one.created).max().map_or(created, |last| last.max(created));
-        schedule.period_of(last) < schedule.period_of(now)
+        let period = schedule.period_of(now);
+        let of = snapshots.iter().filter(|one| Schedule::of_name(&one.name) == Some(*schedule));
+        let is_taken = of.map(|one| schedule.period_of(one.created)).any(|one| one == period);
+        let is_older = !is_age_known || schedule.period_of(created) < period;
+        is_older && !is_taken
     };
     policy.schedules().map(|(schedule, _)| schedule).filter(is_due).collect()
 }
@@ -133,70 +87,72 @@ struct Volume {
 }
 
 impl Volume {
-    fn note(&self, outcome: Result<(), &EngineError>) {
-        let (volume, name) = (self.served.environment.identity, self.served.name());
-        if let Err(error) = outcome {
+    /// One question of the look was answered.
+    fn answer(&self, failure: Option<&EngineError>) {
+        if let Some(error) = failure {
+            let name = self.served.name();
             tracing::warn!(volume = name, %error, "a snapshot of a schedule cannot be taken");
         }
-        self.looks.note(volume, self.now, outcome.map_err(ToString::to_string));
+        let identity = self.served.environment.identity;
+        if self.looks.answer(identity, self.now, failure.map(ToString::to_string)) {
+            self.clone().retire();
+        }
     }
 
     fn take_due(self) {
         let (engine, name) = (Arc::clone(&self.engine), self.served.name());
         let listed = move |listed: Result<Vec<SnapshotSummary>, EngineError>| match listed {
-            Err(error) => self.note(Err(&error)),
+            Err(error) => self.answer(Some(&error)),
             Ok(snapshots) => {
                 let policy = shown_schedule(self.served.schedule());
                 let due = due(policy, (self.served.created, self.wall), &snapshots);
+                self.looks.ask(self.served.environment.identity, due.len());
                 for schedule in due {
-                    let name = schedule.name_at(self.wall);
-                    if snapshots.iter().all(|one| one.name != name) {
-                        self.clone().take(schedule, name);
-                    }
+                    self.clone().take(schedule.name_at(self.wall));
                 }
+                self.answer(None);
             }
         };
         engine.snapshots(&name, Box::new(listed));
     }
 
-    fn take(self, schedule: Schedule, snapshot: String) {
+    fn take(self, snapshot: String) {
         let (engine, name) = (Arc::clone(&self.engine), self.served.name());
         let create = SnapshotRequest::Create(snapshot.clone());
         let taken = move |outcome: Result<(), EngineError>| {
-            self.note(outcome.as_ref().map(|()| ()));
             if outcome.is_ok() {
-                let name = self.served.name();
-                tracing::info!(snapshot = format!("{name}@{snapshot}"), "snapshot taken");
-                self.retire(schedule);
+                let object = format!("{}@{snapshot}", self.served.name());
+                tracing::info!(snapshot = object, "snapshot taken");
             }
+            self.answer(outcome.as_ref().err());
         };
         engine.request_snapshot(&name, create, Box::new(taken));
     }
 
-    /// Deletes the oldest snapshots of a schedule, of which one was taken.
-    fn retire(self, schedule: Schedule) {
+    /// Deletes the oldest snapshots of schedules that keep fewer. Those for which that fails are
+    /// seen by the next look.
+    fn retire(self) {
         let (engine, name) = (Arc::clone(&self.engine), self.served.name());
         let listed = move |listed: Result<Vec<SnapshotSummary>, EngineError>| {
-            let policy = shown_schedule(self.served.schedule());
-            let kept = policy.schedules().find(|(of, _)| *of == schedule);
-            // Who cannot be asked now is asked when the next is taken.
-            let (Some(kept), Ok(snapshots)) = (kept, listed) else { return };
-            for snapshot in surplus(kept, &snapshots, &self.bases()) {
-                let name = self.served.name();
-                let object = format!("{name}@{snapshot}");
-                let deleted = move |outcome: Result<(), EngineError>| match outcome {
-                    Ok(()) => {
-                        tracing::info!(snapshot = object, "snapshot deleted: its time is over")
-                    }
-                    Err(error) => {
-                        tracing::warn!(snapshot = object, %error, "it cannot be deleted");
-                    }
-                };
-                let delete = SnapshotRequest::Delete(snapshot);
-                self.engine.request_snapshot(&name, delete, Box::new(deleted));
+            let Ok(snapshots) = listed else { return };
+            let bases = self.bases();
+            for kept in shown_schedule(self.served.schedule()).schedules() {
+                let going = surplus(kept, &snapshots, &bases);
+                going.into_iter().for_each(|snapshot| self.delete(snapshot));
             }
         };
         engine.snapshots(&name, Box::new(listed));
+    }
+
+    fn delete(&self, snapshot: String) {
+        let name = self.served.name();
+        let object = format!("{name}@{snapshot}");
+        let deleted = move |outcome: Result<(), EngineError>| match outcome {
+            Ok(()) => tracing::info!(snapshot = object, "snapshot deleted: its time is over"),
+            Err(error) => tracing::warn!(snapshot = object, %error, "it cannot be deleted"),
+        };
+        let delete = SnapshotRequest::Delete(snapshot);
+        self.engine.request_snapshot(&name, delete, Box::new(deleted));
     }
 
     /// The snapshots of the volume that clones began with.
@@ -208,8 +164,10 @@ impl Volume {
     }
 }
 
-/// Takes the snapshots that are due.
+/// Takes the snapshots that are due, of some volumes now and of more a second later.
 pub(crate) fn take_due(volumes: &Volumes) {
+    // Who restores a volume has seen what snapshots there are.
+    let Some(_turn) = volumes.node.turn_now() else { return };
     let (wall, now) = (volumes.node.clock.wall(), volumes.node.clock.monotonic_nanoseconds());
     let hour = Schedule::Hourly.period_of(wall);
     let served = volumes.node.served();
@@ -220,11 +178,14 @@ pub(crate) fn take_due(volumes: &Volumes) {
     let identities: BTreeSet<VolumeUuid> =
         scheduled.iter().map(|one| one.environment.identity).collect();
     volumes.looks.forget_unless(|volume| identities.contains(&volume));
-    for one in scheduled {
-        if volumes.looks.begin(one.environment.identity, (hour, now)) {
-            let (engine, served) = (Arc::clone(&volumes.node.engine), Arc::clone(one));
-            Volume { engine, served, looks: volumes.looks.clone(), wall, now }.take_due();
-        }
+    let looks = &volumes.looks;
+    let begun = scheduled
+        .into_iter()
+        .filter(|one| looks.begin(one.environment.identity, (hour, now)))
+        .take(LOOKS_MAX);
+    for one in begun {
+        let (engine, served) = (Arc::clone(&volumes.node.engine), Arc::clone(one));
+        Volume { engine, served, looks: looks.clone(), wall, now }.take_due();
     }
 }
 
@@ -269,8 +230,11 @@ mod tests {
         // A clock that was ahead.
         taken.push(snapshot(3, "hourly.2030-01-01_0000", "2030-01-01T00:00:00Z"));
         assert_eq!(due_at("2026-11-30T00:00:02Z", &taken), all);
-        // A clock that was set back.
+        // A clock that was set back, within the day and to before the volume was made.
+        taken.push(snapshot(4, "daily.2026-11-30_1023", "2026-11-30T10:23:00Z"));
+        assert!(!due_at("2026-11-30T09:59:00Z", &taken).contains(&Schedule::Daily));
         assert_eq!(due_at("2026-11-28T11:30:00Z", &taken), [Schedule::Hourly]);
+        assert_eq!(due_at("2020-11-28T11:30:00Z", &[]), all);
         assert_eq!(due(SnapshotPolicy::NONE, (created, at("2026-12-30T00:00:00Z")), &taken), []);
     }
 
@@ -295,22 +259,5 @@ mod tests {
         assert_eq!(SnapshotPolicy::KEPT_MAX, ondisk::records::SNAPSHOTS_KEPT_MAX);
         let policy = SnapshotPolicy::of_kept([1, 2, 3, 4]);
         assert_eq!(shown_schedule(stored_schedule(policy)), policy);
-    }
-
-    #[test]
-    fn a_volume_is_looked_at_once_an_hour_and_again_after_a_failure() {
-        let (looks, volume) = (Looks::default(), VolumeUuid([1; 16]));
-        assert!(looks.begin(volume, (7, 0)));
-        assert!(!looks.begin(volume, (7, u64::MAX)));
-        looks.note(volume, 5, Err("full".to_owned()));
-        assert!(!looks.begin(volume, (7, RETRY_NANOSECONDS)));
-        assert_eq!(looks.failure(volume).as_deref(), Some("full"));
-        assert!(looks.begin(volume, (7, 5 + RETRY_NANOSECONDS)));
-        assert!(looks.failure(volume).is_some(), "nothing has come of it yet");
-        looks.note(volume, 5, Ok(()));
-        assert_eq!(looks.failure(volume), None);
-        assert!(looks.begin(volume, (8, 0)));
-        looks.forget_unless(|_| false);
-        assert!(looks.begin(volume, (8, 0)));
     }
 }

@@ -1,7 +1,8 @@
 //! Snapshots as administrators see, take, delete and return to them.
 //!
-//! Invariants: what is answered is durable; a snapshot that is held is not deleted; a restore that would lose newer snapshots is refused
-//! unless the request says that they may go, and so is one below a mount that writes back.
+//! Invariants: what is answered is durable; a snapshot that is held is not deleted; a restore that
+//! would lose newer snapshots is refused unless the request says that they may go, and so is one
+//! below a mount that writes back.
 
 use crate::refusals::taken;
 use crate::volumes::origins::{clones_of, names_of};
@@ -177,6 +178,12 @@ impl Volumes {
         let message = "cannot restore";
         let object = full_name(&wanted.volume, &wanted.name);
         let volume = self.find("cannot restore snapshot of", &wanted.volume)?;
+        if self.looks.is_pending(volume.environment.identity) {
+            // It would be newer, and go.
+            return Err(AdminError::new(Code::Conflict, message, object)
+                .because("a snapshot of the volume's schedule is being taken")
+                .try_next("the same command in a moment"));
+        }
         let list = self.snapshots_of(&volume)?;
         let at = place(message, &object, &list, &wanted.name)?;
         let newer: Vec<&str> = list.iter().skip(at + 1).map(|later| later.name.as_str()).collect();

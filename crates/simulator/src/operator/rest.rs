@@ -8,6 +8,7 @@ use super::ending;
 use super::expected::ExpectedDeleted;
 use super::life::OperatorLife;
 use super::queue::SECOND_NANOSECONDS;
+use super::schedules::Hours;
 use crate::checks::media;
 use crate::checks::space::{check_lost, check_promises};
 use crate::machine::AGGREGATE;
@@ -38,7 +39,7 @@ impl OperatorLife<'_> {
         self.machine.settle()?;
         self.look_around()?;
         self.let_time_end()?;
-        self.let_hours_pass()?;
+        Hours(self).pass()?;
         self.machine.settle()?;
         check_promises(&mut self.machine)?;
         check_lost(&self.machine)?;

@@ -241,7 +241,7 @@ impl Typist<'_> {
             tiering_policy: policy,
             tiering_minimum_cooling_days: self.days(policy),
             reallocate: self.choices.pick(&REALLOCATIONS),
-            snapshot_policy: self.snapshot_policy(),
+            snapshot_policy: SnapshotPolicy::NONE,
             dry_run: self.is_dry(),
         }
     }
@@ -313,13 +313,8 @@ impl Typist<'_> {
             tiering_minimum_cooling_days: days,
             reallocate,
             autogrow_max_bytes,
-            snapshot_policy: is_said.then(|| self.snapshot_policy()),
+            snapshot_policy: is_said.then_some(SnapshotPolicy::NONE),
         }
-    }
-
-    /// Nothing of it is due in the days of a life.
-    fn snapshot_policy(&mut self) -> SnapshotPolicy {
-        SnapshotPolicy::of_kept([0, 0, 0, self.choices.below(3) as u16])
     }
 
     /// A volume that only the operator knows, mostly one that is there.

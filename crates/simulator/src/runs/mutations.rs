@@ -107,7 +107,6 @@ pub fn lives_of(rule: Rule) -> Lives {
             | Rule::HeldSnapshotDeleted
             | Rule::HoldUnrecorded
             | Rule::OwnSnapshotRetired
-            | Rule::ScheduleForgotten
             | Rule::DeletedVolumeExported
             | Rule::HalfMadeNameKept
             | Rule::DeletionToldEarly

@@ -9,6 +9,7 @@ use super::{Tenant, Wait};
 use crate::checks::differences::check_differences;
 use crate::machine::Machine;
 use crate::seed::finding::Finding;
+use dblade::Found;
 use model_fs::{Image, Operation, SnapshotAction};
 use platform::completion::promise;
 use std::sync::Arc;
@@ -56,7 +57,7 @@ impl Tenant {
                 engine.snapshot_differences(&self.name, numbers, &wanted, done);
             });
             let told = machine.wait("compare snapshots", &told)?;
-            let told = told.map_err(|error| error.to_string());
+            let told = told.map(Found::in_order).map_err(|error| error.to_string());
             if told.as_ref().is_ok_and(|told| !told.files.is_empty()) {
                 machine.trace.meet("snapshots: two that differ were compared");
             }

@@ -1,5 +1,5 @@
-//! Policies of volumes, as whether reads reallocate: chosen at birth or later, durable when they are
-//! answered, and the same after a power cut.
+//! Policies of volumes, as whether reads reallocate: chosen at birth or later, durable when they
+//! are answered, and the same after a power cut.
 
 use super::*;
 use crate::{CloneRequest, EngineError, SnapshotSchedule};

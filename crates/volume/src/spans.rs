@@ -3,8 +3,8 @@
 //!
 //! The count runs in the affinity that has the block side.
 //!
-//! Fails: [`AggregateError`], where a map cannot be read, the aggregate has failed, or the volume
-//! is gone meanwhile.
+//! Fails: [`aggregate::AggregateError`], where a map cannot be read, the aggregate has failed, or
+//! the volume is gone meanwhile.
 
 use crate::beside::{MayGoOn, Part, Work, WorkDone};
 use crate::flexible::FlexibleVolume;

@@ -423,8 +423,9 @@ validate! {
         validate_snapshot(&it.volume, &it.name)?;
         let is_free = Schedule::of_name(&it.name).is_none();
         let object = format!("{}@{}", it.volume, it.name);
-        if is_free { Ok(()) } else { Err(AdminError::usage("cannot create snapshot", object)
-            .because("names of this form are those of snapshots that the node takes by itself")) }
+        let taken = AdminError::usage("cannot create snapshot", object)
+            .because("names of this form are those of snapshots that the node takes by itself");
+        if is_free { Ok(()) } else { Err(taken) }
     };
     SnapshotHold: |it| validate_snapshot(&it.volume, &it.name);
     crate::differences::SnapshotDiff: |it| {

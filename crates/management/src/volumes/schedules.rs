@@ -28,6 +28,7 @@ use volume::SnapshotRequest;
 const AGE_NANOSECONDS_MIN: i64 = 3_600_000_000_000;
 /// Looks that begin at once: of a thousand volumes snapshots are taken in ten seconds.
 const LOOKS_MAX: usize = 100;
+
 /// The policy of a volume in the words of the interface.
 pub(crate) const fn shown_schedule(schedule: SnapshotSchedule) -> SnapshotPolicy {
     SnapshotPolicy::of_kept(schedule.0)

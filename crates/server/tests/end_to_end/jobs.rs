@@ -223,8 +223,12 @@ fn a_group_that_leaves_keeps_its_rate_over_restarts() {
     let refused = place.refused(&[&remove[..], &["1K"]].concat(), 2);
     assert!(refused.contains("its rate is at least 1MiB a second"), "{refused}");
     place.ok(&[&remove[..], &["1M"]].concat());
+    // The disks that were added may have had jobs of their own.
+    let is_evacuation = |one: &Value| one["kind"] == "evacuation";
+    let number = jobs(&place).into_iter().find(is_evacuation).unwrap()["job"].as_u64().unwrap();
+    let typed = number.to_string();
     let check_rate = |rate: u64| {
-        let found = job(&place, 1);
+        let found = job(&place, number);
         assert_eq!((&found["state"], &found["kind"]), (&"running".into(), &"evacuation".into()));
         assert_eq!(found["rate_limit_bytes_per_second"], rate, "{found}");
     };
@@ -232,14 +236,14 @@ fn a_group_that_leaves_keeps_its_rate_over_restarts() {
     server.kill();
     let server = place.serve();
     check_rate(1 << 20);
-    let told = place.ok(&["job", "set", "1", "--rate", "2M"]);
+    let told = place.ok(&["job", "set", &typed, "--rate", "2M"]);
     assert!(told.contains("at most 2MiB a second"), "{told}");
     server.stop();
     let server = place.serve();
     check_rate(2 << 20);
-    place.refused(&["job", "pause", "1"], 4);
-    assert!(place.ok(&["job", "set", "1", "--rate", "none"]).contains("no limit"));
-    place.ok(&["job", "wait", "1"]);
+    place.refused(&["job", "pause", &typed], 4);
+    assert!(place.ok(&["job", "set", &typed, "--rate", "none"]).contains("no limit"));
+    place.ok(&["job", "wait", &typed]);
     assert_eq!(place.json(&["aggr", "show", "a1"])["groups"], 1);
     let (mut client, root) = connect(&place);
     let file = client.lookup(&root, "file").unwrap();

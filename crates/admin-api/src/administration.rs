@@ -217,7 +217,7 @@ administration! {
     /// Takes a snapshot.
     SnapshotCreate snapshot_create(request: SnapshotName) -> SnapshotInfo;
     /// Holds a snapshot: neither it nor its volume is deleted then, whoever asks for it; or
-    /// releases it. One that is held, or released, stays so.
+    /// releases it. To hold a snapshot that is held, or release one that is not, changes nothing.
     SnapshotHold snapshot_hold(request: SnapshotHold) -> SnapshotInfo;
     /// Snapshots of all volumes or one, oldest first within a volume. What each holds is counted.
     SnapshotList snapshot_list(request: VolumeFilter) -> Vec<SnapshotInfo>;

@@ -13,9 +13,9 @@ use std::fmt;
 pub struct SnapshotDiff {
     /// The volume.
     pub volume: String,
-    /// The snapshot that is compared with the other: what it alone has was removed.
+    /// The first snapshot: files that it alone has were removed.
     pub from: String,
-    /// The other: what it alone has was created.
+    /// The second snapshot: files that it alone has were created.
     pub to: String,
 }
 
@@ -44,7 +44,7 @@ pub struct FileDifference {
     /// Whether its content or attributes may have changed beside its names. False of a renamed file
     /// means that nothing else changed.
     pub modified: bool,
-    /// What it is: "file", "directory", "symlink", "device", "fifo", "socket".
+    /// The kind of file: "file", "directory", "symlink", "device", "fifo", "socket".
     pub kind: String,
     /// Its inode.
     pub inode: u64,

@@ -124,10 +124,7 @@ impl AdminError {
             1 => "1 clone uses".to_owned(),
             count => format!("{count} clones use"),
         };
-        let others = clones.len().saturating_sub(HOLDERS_NAMED_MAX);
-        let named = clones[..clones.len() - others].join(", ");
-        let more = if others > 0 { format!(" and {others} more") } else { String::new() };
-        error.because(format!("{count} {what}: {named}{more}")).try_next(
+        error.because(format!("{count} {what}: {}", named(clones))).try_next(
             match is_queue_name(first) {
                 true => format!("stroop volume purge {first}, which is deleted and kept"),
                 false => {
@@ -147,11 +144,8 @@ impl AdminError {
         held: &[String],
     ) -> Result<(), Self> {
         let Some(first) = held.first() else { return Ok(()) };
-        let others = held.len().saturating_sub(HOLDERS_NAMED_MAX);
-        let named = held[..held.len() - others].join(", ");
-        let more = if others > 0 { format!(" and {others} more") } else { String::new() };
         Err(Self::new(Code::Conflict, message, object)
-            .because(format!("held, and not to be deleted: {named}{more}"))
+            .because(format!("held, and not to be deleted: {}", named(held)))
             .try_next(format!("stroop snapshot release {first}, once nobody needs it")))
     }
 
@@ -200,6 +194,13 @@ impl fmt::Display for AdminError {
         }
         Ok(())
     }
+}
+
+/// The first names, and how many more there are.
+fn named(names: &[String]) -> String {
+    let others = names.len().saturating_sub(HOLDERS_NAMED_MAX);
+    let named = names[..names.len() - others].join(", ");
+    if others > 0 { format!("{named} and {others} more") } else { named }
 }
 
 #[cfg(test)]

@@ -80,8 +80,8 @@ impl Schedule {
     }
 }
 
-/// How many snapshots of each schedule a volume keeps; 0: none of these is taken, and those that
-/// there are stay.
+/// How many snapshots of each schedule a volume keeps. Of a schedule with 0 no snapshot is taken,
+/// and none is deleted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SnapshotPolicy {
@@ -163,8 +163,8 @@ impl FromStr for SnapshotPolicy {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "'{text}' is no snapshot policy; write default, none, or what is to be kept, such \
-                 as hourly=6,daily=7,weekly=4,monthly=12"
+                "'{text}' is no snapshot policy; write default, none, or how many snapshots are \
+                 kept, such as hourly=6,daily=7,weekly=4,monthly=12"
             )
         };
         match text {

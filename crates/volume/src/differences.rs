@@ -24,7 +24,7 @@ pub use cowfs::differences::{Change, Difference, Differences, Found};
 /// Blocks that a message looks at.
 const BLOCKS_PER_MESSAGE: usize = 64;
 
-/// Differences that are told at most. With paths of common length they take 15 MiB.
+/// Differences that are told at most.
 const LIMITS: DifferenceLimits = DifferenceLimits { files_max: 100_000, path_bytes_max: 32 << 20 };
 
 /// Is told the differences.

@@ -82,7 +82,7 @@ pub(super) fn diff(
     Ok(SnapshotDifferences { volume, from, to, files, unreadable_directories, unreadable_inodes })
 }
 
-/// The names of those that are held.
+/// The full names of the held snapshots among these.
 pub(super) fn held_among(snapshots: Option<&[SnapshotInfo]>) -> Vec<String> {
     let held = snapshots.unwrap_or_default().iter().filter(|one| one.held);
     held.map(|one| format!("{}@{}", one.volume, one.name)).collect()

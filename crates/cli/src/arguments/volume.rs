@@ -86,8 +86,8 @@ pub enum VolumeCommand {
         #[arg(long, value_name = "SIZE|off", value_parser = parse_autogrow_max)]
         autogrow_max: Option<u64>,
         /// The snapshots that are taken by themselves, in each hour, day, week or month (UTC), and
-        /// how many of each are kept; of what is not named none are taken, and those that there are
-        /// stay. default: hourly=6,daily=7,weekly=4
+        /// how many of each are kept. Of a schedule that is not named no snapshot is taken, and
+        /// none is deleted. default: hourly=6,daily=7,weekly=4
         #[arg(long, value_name = "hourly=N,daily=N,weekly=N,monthly=N|default|none")]
         snapshot_policy: Option<SnapshotPolicy>,
     },

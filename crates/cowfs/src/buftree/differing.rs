@@ -2,7 +2,7 @@
 //!
 //! Both trees are walked together from their roots. A block number is not given again while an
 //! image has it, so two pointers with one number lead to the same blocks: such a subtree is
-//! skipped, and neither tree reads it. What is read are the nodes above the blocks that differ.
+//! skipped, and neither tree reads it. Only the nodes above blocks that differ are read.
 //!
 //! Invariants: both trees belong to one volume, and both are in an image that is kept. Only numbers
 //! are compared: a block that was moved in the aggregate has its old number, and is the same.

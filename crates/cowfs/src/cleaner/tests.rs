@@ -6,27 +6,11 @@ use crate::buftree;
 use crate::cache::BufferCache;
 use crate::content::Content;
 use crate::reader::{HeldBlocks, Stop, Wait};
+use crate::test_media::Addressed;
 use ondisk::pointer::{DualPointer, PhysicalPointer};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
-use units::{BlockNumber, Fbn, InodeNumber, Pvbn, VolumeId, Vvbn};
-
-/// A pointer format that a test can make addresses of.
-trait Addressed: Pointer {
-    fn at(number: u64, check: u32) -> Self;
-}
-
-impl Addressed for DualPointer {
-    fn at(number: u64, checksum: u32) -> Self {
-        Self { vvbn: Vvbn(number), pvbn: Pvbn(number), flags: 0, checksum }
-    }
-}
-
-impl Addressed for PhysicalPointer {
-    fn at(number: u64, check: u32) -> Self {
-        Self::new(Pvbn(number), check as u16)
-    }
-}
+use units::{BlockNumber, Fbn, InodeNumber, Pvbn, VolumeId};
 
 #[derive(Default)]
 struct Media {

@@ -1,4 +1,4 @@
-//! A file that changed, from its inodes to what is told of it.
+//! A file that changed: from its inodes in the two images to the [`Difference`] that is told.
 //!
 //! Invariants: a file has one side at least. A side never has more names than its inode has links.
 //!
@@ -135,7 +135,7 @@ impl ChangedFile {
         }
     }
 
-    /// What is told of the file when all names are found.
+    /// The difference that is told of the file, when all of its names are found.
     pub fn into_difference(mut self) -> Difference {
         for side in [&mut self.old, &mut self.new].into_iter().flatten() {
             side.names.sort_unstable_by(|one, other| one.path.cmp(&other.path));

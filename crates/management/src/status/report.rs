@@ -145,9 +145,9 @@ impl Status {
             check_volume(volume, its.map_or(0, |one| one.free_bytes))
         }));
         checks.extend(volumes.iter().filter_map(check_damage));
-        checks.extend(self.node.served().iter().filter_map(|volume| check_name(volume)));
-        let looks = &self.volumes.looks;
-        checks.extend(self.node.served().iter().filter_map(|volume| {
+        let (served, looks) = (self.node.served(), &self.volumes.looks);
+        checks.extend(served.iter().filter_map(|volume| check_name(volume)));
+        checks.extend(served.iter().filter_map(|volume| {
             check_schedule(&volume.name(), looks.failure(volume.environment.identity))
         }));
         let record = self.node.front_ends.mount_record_failure();

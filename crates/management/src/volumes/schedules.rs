@@ -26,7 +26,7 @@ use volume::SnapshotRequest;
 
 /// A volume is so old before its first snapshot is taken.
 const AGE_NANOSECONDS_MIN: i64 = 3_600_000_000_000;
-/// Looks that begin at once: of a thousand volumes snapshots are taken in ten seconds.
+/// Looks that begin at once: those at a thousand volumes begin within ten seconds.
 const LOOKS_MAX: usize = 100;
 
 /// The policy of a volume in the words of the interface.

@@ -7,7 +7,7 @@
 use crate::AdminError;
 use crate::creation::{validate_autogrow_max, validate_volume_size};
 use crate::names::validate_name;
-use crate::policies::{Reallocation, TieringPolicy};
+use crate::policies::{Reallocation, SnapshotAutodelete, TieringPolicy};
 use crate::rate::validate_rate;
 use crate::requests::Validate;
 use crate::schedules::SnapshotPolicy;
@@ -115,6 +115,9 @@ pub struct VolumeSet {
     /// The snapshots that the node takes by itself; as before if not given.
     #[serde(default)]
     pub snapshot_policy: Option<SnapshotPolicy>,
+    /// Which snapshots are deleted where room is short; as before if not given.
+    #[serde(default)]
+    pub snapshot_autodelete: Option<SnapshotAutodelete>,
 }
 
 /// Gives a volume another size, larger or smaller.
@@ -184,7 +187,9 @@ impl Validate for VolumeSet {
     fn validate(&self) -> Result<(), AdminError> {
         validate_name("volume", &self.name)?;
         let message = "cannot change volume";
-        let is_other = self.autogrow_max_bytes.is_some() || self.snapshot_policy.is_some();
+        let is_other = self.autogrow_max_bytes.is_some()
+            || self.snapshot_policy.is_some()
+            || self.snapshot_autodelete.is_some();
         if !self.changes_tiering() && self.reallocate.is_none() && !is_other {
             return Err(AdminError::usage(message, &self.name)
                 .because("no change is named")

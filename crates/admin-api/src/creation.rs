@@ -5,7 +5,7 @@
 use crate::AdminError;
 use crate::exports::{EXPORT_RULES_MAX, ExportRule, ID_MAX};
 use crate::names::validate_name;
-use crate::policies::{Reallocation, TieringPolicy};
+use crate::policies::{Reallocation, SnapshotAutodelete, TieringPolicy};
 use crate::requests::{Owner, Validate};
 use crate::schedules::SnapshotPolicy;
 use serde::{Deserialize, Serialize};
@@ -50,6 +50,9 @@ pub struct VolumeCreate {
     /// The snapshots of each that the node takes by itself.
     #[serde(default)]
     pub snapshot_policy: SnapshotPolicy,
+    /// Which snapshots of each are deleted where room is short.
+    #[serde(default)]
+    pub snapshot_autodelete: SnapshotAutodelete,
     /// Only say what would be done.
     #[serde(default)]
     pub dry_run: bool,
@@ -70,6 +73,7 @@ impl VolumeCreate {
             reallocate: Reallocation::default(),
             autogrow_max_bytes: None,
             snapshot_policy: SnapshotPolicy::default(),
+            snapshot_autodelete: SnapshotAutodelete::default(),
             dry_run: false,
         }
     }

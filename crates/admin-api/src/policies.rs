@@ -1,4 +1,5 @@
-//! Policies of a volume: which of its blocks lie in object stores, and whether reads reallocate.
+//! Policies of a volume: which of its blocks lie in object stores, whether reads reallocate, and
+//! which snapshots go where room is short.
 //!
 //! Invariants: a policy's word is the same in JSON and on the command line.
 
@@ -86,6 +87,46 @@ impl std::str::FromStr for Reallocation {
     }
 }
 
+/// Which snapshots of a volume are deleted, oldest first, where room is short. Those that are held,
+/// or that clones began with, stay.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SnapshotAutodelete {
+    /// None.
+    #[default]
+    Off,
+    /// Those of schedules.
+    Scheduled,
+    /// Those of schedules first, then the others.
+    All,
+}
+
+impl SnapshotAutodelete {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Off, Self::Scheduled, Self::All];
+}
+
+impl fmt::Display for SnapshotAutodelete {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            Self::Off => "off",
+            Self::Scheduled => "scheduled",
+            Self::All => "all",
+        })
+    }
+}
+
+impl std::str::FromStr for SnapshotAutodelete {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|one| one.to_string() == text);
+        found.ok_or_else(|| {
+            format!("'{text}' does not say which snapshots go; write off, scheduled or all")
+        })
+    }
+}
+
 /// The bytes of a largest size as users write it, "100G"; 0 for "off".
 ///
 /// # Errors
@@ -122,5 +163,11 @@ mod tests {
             assert_eq!(serde_json::to_value(reallocation).unwrap(), word);
         }
         assert!("on".parse::<Reallocation>().unwrap_err().ends_with("write auto or off"));
+        for autodelete in SnapshotAutodelete::ALL {
+            let word = autodelete.to_string();
+            assert_eq!(word.parse(), Ok(autodelete));
+            assert_eq!(serde_json::to_value(autodelete).unwrap(), word);
+        }
+        assert!("on".parse::<SnapshotAutodelete>().unwrap_err().ends_with("scheduled or all"));
     }
 }

@@ -6,7 +6,7 @@
 use crate::changes::LeavingGroup;
 use crate::error::{AdminError, Code};
 use crate::exports::ExportRule;
-use crate::policies::{Reallocation, TieringPolicy};
+use crate::policies::{Reallocation, SnapshotAutodelete, TieringPolicy};
 use crate::protection::Protection;
 use crate::requests::{Owner, RaidKind};
 use crate::schedules::SnapshotPolicy;
@@ -303,6 +303,9 @@ pub struct VolumeInfo {
     /// The snapshots that the node takes by itself.
     #[serde(default = "SnapshotPolicy::none")]
     pub snapshot_policy: SnapshotPolicy,
+    /// Which snapshots are deleted where room is short.
+    #[serde(default)]
+    pub snapshot_autodelete: SnapshotAutodelete,
     /// Of the used: what lies in object stores.
     #[serde(default)]
     pub tiered_bytes: u64,

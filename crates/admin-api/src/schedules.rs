@@ -1,84 +1,12 @@
 //! Schedules: snapshots that the node takes by itself, and how many of each it keeps.
 //!
-//! A snapshot of a schedule is known by its name, `hourly.2026-11-30_1100`, which nobody else may
-//! give. Times are in UTC. Weeks begin on Monday.
-//!
-//! Invariants: a name that [`Schedule::name_at`] makes is of its schedule ([`Schedule::of_name`]);
-//! a policy's text is read as the same policy.
+//! Invariants: a policy's text is read as the same policy. A snapshot of a [`Schedule`] is known by
+//! its name.
 
-use crate::time::Time;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
-use units::Timestamp;
-
-const HOUR_SECONDS: i64 = 3600;
-const DAY_SECONDS: i64 = 24 * HOUR_SECONDS;
-
-/// How often a snapshot is taken.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Schedule {
-    /// At each full hour.
-    Hourly,
-    /// At midnight.
-    Daily,
-    /// At midnight before Monday.
-    Weekly,
-    /// At midnight before the first of a month.
-    Monthly,
-}
-
-impl Schedule {
-    /// All of them, in the order of [`SnapshotPolicy::kept`].
-    pub const ALL: [Self; 4] = [Self::Hourly, Self::Daily, Self::Weekly, Self::Monthly];
-
-    /// The word for it in policies and names.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Hourly => "hourly",
-            Self::Daily => "daily",
-            Self::Weekly => "weekly",
-            Self::Monthly => "monthly",
-        }
-    }
-
-    /// The number of the hour, day, week or month that a time lies in.
-    #[must_use]
-    pub fn period_of(self, time: Timestamp) -> i64 {
-        let seconds = time.seconds();
-        match self {
-            Self::Hourly => seconds.div_euclid(HOUR_SECONDS),
-            Self::Daily => seconds.div_euclid(DAY_SECONDS),
-            // Day 0 was a Thursday.
-            Self::Weekly => (seconds.div_euclid(DAY_SECONDS) + 3).div_euclid(7),
-            Self::Monthly => {
-                let (year, month) = Time(time).year_and_month();
-                year * 12 + month
-            }
-        }
-    }
-
-    /// The name of a snapshot that is taken at this time.
-    #[must_use]
-    pub fn name_at(self, time: Timestamp) -> String {
-        let minute = Timestamp::from_parts(time.seconds().div_euclid(60) * 60, 0);
-        let text = Time(minute).to_string();
-        let minute = text.trim_end_matches(":00Z").replace('T', "_").replace(':', "");
-        format!("{}.{minute}", self.word())
-    }
-
-    /// The schedule that took the snapshot of this name, if one did.
-    #[must_use]
-    pub fn of_name(name: &str) -> Option<Self> {
-        let (word, minute) = name.split_once('.')?;
-        let schedule = Self::ALL.into_iter().find(|schedule| schedule.word() == word)?;
-        let (day, clock) = minute.split_once('_')?;
-        let (hour, minute) = clock.split_at_checked(2)?;
-        let time = format!("{day}T{hour}:{minute}:00Z").parse::<Time>().ok()?;
-        (schedule.name_at(time.0) == name).then_some(schedule)
-    }
-}
+pub use units::Schedule;
 
 /// How many snapshots of each schedule a volume keeps. Of a schedule with 0 no snapshot is taken,
 /// and none is deleted.
@@ -189,6 +117,8 @@ impl FromStr for SnapshotPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::Time;
+    use units::Timestamp;
 
     fn at(text: &str) -> Timestamp {
         text.parse::<Time>().unwrap().0
@@ -209,25 +139,10 @@ mod tests {
     }
 
     #[test]
-    fn names_tell_their_schedule_and_no_other_name_does() {
-        for schedule in Schedule::ALL {
-            let name = schedule.name_at(at("2026-11-30T11:00:27.5Z"));
-            assert_eq!(name, format!("{}.2026-11-30_1100", schedule.word()));
-            assert_eq!(Schedule::of_name(&name), Some(schedule));
-            crate::names::validate_name("snapshot", &name).unwrap();
-        }
-        for name in [
-            "hourly",
-            "hourly.",
-            "hourly.2026-11-30",
-            "hourly.2026-11-30_11",
-            "hourly.2026-13-30_1100",
-            "hourly.2026-11-30_1100x",
-            "yearly.2026-11-30_1100",
-            "before.2026-11-30_1100",
-        ] {
-            assert_eq!(Schedule::of_name(name), None, "{name}");
-        }
+    fn names_of_schedules_are_names() {
+        let name = Schedule::Hourly.name_at(at("2026-11-30T11:00:27.5Z"));
+        assert_eq!(name, "hourly.2026-11-30_1100");
+        crate::names::validate_name("snapshot", &name).unwrap();
     }
 
     #[test]

@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::fmt;
 use std::str::FromStr;
 use units::Timestamp;
+use units::calendar::{SECONDS_PER_DAY, date_of, days_of};
 
 /// A point in time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
@@ -17,47 +18,10 @@ pub struct Time(pub Timestamp);
 #[error("not a time such as 2026-11-20T18:32:28Z")]
 pub struct ParseTimeError;
 
-const SECONDS_PER_DAY: i64 = 86_400;
-/// Days from 0000-03-01, where the calendar's count begins, to 1970-01-01.
-const EPOCH_DAYS: i64 = 719_468;
-/// Days in 400 years, after which the calendar repeats.
-const ERA_DAYS: i64 = 146_097;
-
-/// The date of a day counted from 1970-01-01. Years are counted from March, so that the leap day
-/// is the last of a year and months have a regular pattern of 153 days in five.
-fn date(days: i64) -> (i64, i64, i64) {
-    let shifted = days + EPOCH_DAYS;
-    let (era, day) = (shifted.div_euclid(ERA_DAYS), shifted.rem_euclid(ERA_DAYS));
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (era * 400 + year + i64::from(month <= 2), month, day)
-}
-
-/// The day, counted from 1970-01-01, of a date.
-fn days(year: i64, month: i64, day: i64) -> i64 {
-    let year = year - i64::from(month <= 2);
-    let (era, year) = (year.div_euclid(400), year.rem_euclid(400));
-    let month = (month + 9) % 12;
-    let day_of_year = (153 * month + 2) / 5 + day - 1;
-    era * ERA_DAYS + year * 365 + year / 4 - year / 100 + day_of_year - EPOCH_DAYS
-}
-
-impl Time {
-    /// The year, and the month from 1 to 12.
-    #[must_use]
-    pub fn year_and_month(self) -> (i64, i64) {
-        let (year, month, _) = date(self.0.seconds().div_euclid(SECONDS_PER_DAY));
-        (year, month)
-    }
-}
-
 impl fmt::Display for Time {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (seconds, nanoseconds) = (self.0.seconds(), self.0.subsecond_nanoseconds());
-        let (year, month, day) = date(seconds.div_euclid(SECONDS_PER_DAY));
+        let (year, month, day) = date_of(seconds.div_euclid(SECONDS_PER_DAY));
         let second = seconds.rem_euclid(SECONDS_PER_DAY);
         let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
         let mut text = format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}");
@@ -89,8 +53,8 @@ fn parse(text: &str) -> Option<Time> {
     let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
     let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
     let fields = (1..=12).contains(&month) && hour < 24 && minute < 60 && second < 60;
-    let day_number = days(year, month, day);
-    if !fields || day < 1 || date(day_number) != (year, month, day) {
+    let day_number = days_of((year, month, day));
+    if !fields || day < 1 || date_of(day_number) != (year, month, day) {
         return None;
     }
     if fraction.is_empty() || fraction.len() > 9 {
@@ -164,9 +128,9 @@ mod tests {
 
         #[test]
         fn every_day_follows_the_one_before(day in -800_000_i64..4_000_000) {
-            let (year, month, of_month) = date(day);
-            prop_assert_eq!(days(year, month, of_month), day);
-            let (next_year, next_month, next) = date(day + 1);
+            let (year, month, of_month) = date_of(day);
+            prop_assert_eq!(days_of((year, month, of_month)), day);
+            let (next_year, next_month, next) = date_of(day + 1);
             let same_month = (next_year, next_month) == (year, month) && next == of_month + 1;
             prop_assert!(same_month || next == 1);
         }

@@ -60,7 +60,8 @@ pub use block_side::deletion::Deletion;
 pub use block_side::evacuation::{Evacuation, EvacuationError};
 pub use block_side::mount::{AGGREGATE_BLOCKS_MIN, Mounted, format_block_side, mount};
 pub use block_side::policies::{
-    AutogrowMax, Reallocation, SnapshotSchedule, VOLUME_BLOCKS_MAX, VolumeChange,
+    AutogrowMax, Reallocation, SnapshotAutodelete, SnapshotSchedule, VOLUME_BLOCKS_MAX,
+    VolumeChange,
 };
 pub use block_side::settings::Settings;
 pub use block_side::side::{BlockSide, VOLUMES_MAX};

@@ -11,7 +11,9 @@
 //! - An inode number freed since a freeze is not used again before that freeze's image is committed
 //!   (`quarantine`): replay then never meets it in use.
 
-use crate::budget::{Budget, GROWTH_COST_BLOCKS, Overhead, ReclaimTurns, Spender};
+use crate::budget::{
+    Budget, GROWTH_COST_BLOCKS, Overhead, ReclaimTurns, Spender, VOLUME_OVERHEAD_BLOCKS,
+};
 use crate::buftree::{self, FileKey, Root};
 use crate::cache::BufferCache;
 use crate::content::Content;
@@ -66,6 +68,10 @@ pub struct Shared {
     pub growth_blocks: AtomicU64,
     /// Somebody waits for it to grow.
     pub wants_growth: AtomicBool,
+    /// Where room is short it deletes snapshots by itself, and there may be one to delete.
+    pub gives_snapshots: AtomicBool,
+    /// Somebody waits for the room of a snapshot.
+    pub wants_snapshot: AtomicBool,
     /// Inodes in use, for statistics.
     pub used_inodes: AtomicU64,
 }
@@ -91,6 +97,20 @@ impl Shared {
             self.wants_growth.store(true, Ordering::Relaxed);
         }
         grows
+    }
+
+    /// The volume, or its aggregate, has no room. Whether waiting for a snapshot to be deleted
+    /// helps: there may be one to delete, and the aggregate has room for its deletion.
+    #[must_use]
+    pub fn ask_for_snapshot(&self) -> bool {
+        let aggregate = &self.aggregate.budget;
+        let gives = self.gives_snapshots.load(Ordering::Relaxed)
+            && !mutation::broken(Rule::AutodeleteRefused)
+            && aggregate.could_promise(VOLUME_OVERHEAD_BLOCKS, Spender::Reclaim);
+        if gives {
+            self.wants_snapshot.store(true, Ordering::Relaxed);
+        }
+        gives
     }
 
     /// Whether the next commits may make room.
@@ -672,6 +692,8 @@ mod tests {
             reclaiming: AtomicBool::new(false),
             growth_blocks: AtomicU64::new(0),
             wants_growth: AtomicBool::new(false),
+            gives_snapshots: AtomicBool::new(false),
+            wants_snapshot: AtomicBool::new(false),
             used_inodes: AtomicU64::new(0),
         });
         Logical::empty(VolumeId(1), &[], shared)

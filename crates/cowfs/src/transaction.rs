@@ -615,8 +615,9 @@ pub fn promise(shared: &crate::logical::Shared, blocks: u64, spender: Spender) -
     let worth_waiting = could_promise_both(all, blocks, spender)
         || shared.may_gain_own_room()
         // Before frees of other volumes, which bring this one nothing.
-        || is_own && shared.ask_to_grow(blocks, spender)
-        || shared.may_gain_room();
+        || is_own && (shared.ask_to_grow(blocks, spender) || shared.ask_for_snapshot())
+        || shared.may_gain_room()
+        || shared.ask_for_snapshot();
     Err(if worth_waiting { Stop::Wait(Wait::Room) } else { Stop::NoSpace })
 }
 

@@ -16,8 +16,8 @@ use crate::summary::{AggregateSummary, SnapshotSummary, VolumeSummary};
 use crate::{log_copies, log_places, names, offline, recovery_queue, retiring, service};
 use affinity::{Access, Outcome};
 use aggregate::{
-    Acted, Aggregate, AggregateError, AutogrowMax, FreezeScope, Reallocation, SnapshotSchedule,
-    Tiering, VolumeChange,
+    Acted, Aggregate, AggregateError, AutogrowMax, FreezeScope, Reallocation, SnapshotAutodelete,
+    SnapshotSchedule, Tiering, VolumeChange,
 };
 use cowfs::cache::BufferCache;
 use cowfs::logical::Logical;
@@ -63,6 +63,8 @@ pub struct VolumeRequest {
     pub autogrow_max: AutogrowMax,
     /// How many snapshots of each are taken and kept.
     pub schedule: SnapshotSchedule,
+    /// Which snapshots of each are deleted where room is short.
+    pub autodelete: SnapshotAutodelete,
 }
 
 /// A volume that was made, and its record.
@@ -83,6 +85,7 @@ impl VolumeRequest {
             reallocation: Reallocation::default(),
             autogrow_max: AutogrowMax::default(),
             schedule: SnapshotSchedule::default(),
+            autodelete: SnapshotAutodelete::default(),
         }
     }
 }
@@ -117,6 +120,7 @@ impl Engine {
                 reallocation: request.reallocation,
                 autogrow_max: request.autogrow_max,
                 schedule: request.schedule,
+                autodelete: request.autodelete,
             };
             let make_root = |logical: &mut Logical<DualPointer>, now| {
                 engine.make_root(logical, request.root, now);

@@ -56,8 +56,8 @@ mod unmaking;
 
 pub use admin::VolumeRequest;
 pub use aggregate::{
-    AreaChoice, AutogrowMax, Reallocation, SnapshotSchedule, Tiering, TieringPolicy, Tuning,
-    VOLUMES_MAX, VolumeChange,
+    AreaChoice, AutogrowMax, Reallocation, SnapshotAutodelete, SnapshotSchedule, Tiering,
+    TieringPolicy, Tuning, VOLUMES_MAX, VolumeChange,
 };
 pub use clones::CloneRequest;
 pub use cowfs::image::GivenUp;

@@ -2,7 +2,8 @@
 
 use crate::scattered::ScatteredBlocks;
 use aggregate::{
-    Aggregate, AggregateError, AutogrowMax, Reallocation, SnapshotSchedule, Tiering, VolumeChange,
+    Aggregate, AggregateError, AutogrowMax, Reallocation, SnapshotAutodelete, SnapshotSchedule,
+    Tiering, VolumeChange,
 };
 use cowfs::image::GivenUp;
 use cowfs::pointer::Pointer;
@@ -120,6 +121,7 @@ impl ServedVolume {
             && Reallocation::of(record) == Reallocation::Auto;
         if let VolumeKind::Flexible(volume) = &kind {
             volume.set_autogrow_max(AutogrowMax::of(record));
+            volume.set_autodelete(SnapshotAutodelete::of(record));
         }
         let exports = record.exports.iter().filter(|rule| rule.used != 0).copied().collect();
         Arc::new(Self {
@@ -227,6 +229,9 @@ impl ServedVolume {
         if let (Some(maximum), VolumeKind::Flexible(volume)) = (change.autogrow_max, &self.kind) {
             volume.set_autogrow_max(maximum);
         }
+        if let (Some(which), VolumeKind::Flexible(volume)) = (change.autodelete, &self.kind) {
+            volume.set_autodelete(which);
+        }
     }
 
     /// Its record may be changed again, so that it may grow.
@@ -242,6 +247,24 @@ impl ServedVolume {
         match &self.kind {
             VolumeKind::Flexible(volume) => volume.take_growth(),
             VolumeKind::Traditional(_) => None,
+        }
+    }
+
+    /// See [`volume::FlexibleVolume::take_autodeleted`].
+    #[must_use]
+    pub fn take_autodeleted(&self) -> Vec<String> {
+        match &self.kind {
+            VolumeKind::Flexible(volume) => volume.take_autodeleted(),
+            VolumeKind::Traditional(_) => Vec::new(),
+        }
+    }
+
+    /// Which snapshots are deleted where room is short.
+    #[must_use]
+    pub fn autodelete(&self) -> SnapshotAutodelete {
+        match &self.kind {
+            VolumeKind::Flexible(volume) => volume.autodelete(),
+            VolumeKind::Traditional(_) => SnapshotAutodelete::Off,
         }
     }
 

@@ -22,6 +22,7 @@ use units::AggregateUuid;
 use volume::SnapshotRequest;
 
 mod areas;
+mod autodelete;
 mod blocks;
 mod clones;
 mod damage;

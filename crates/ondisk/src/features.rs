@@ -238,6 +238,17 @@ pub const SNAPSHOT_SCHEDULE: Feature = Feature {
     meaning: "snapshots are taken by a schedule, and the older ones of them are deleted",
 };
 
+/// Snapshots of the volume are deleted where room is short. A build that lacks the feature deletes
+/// none.
+pub const SNAPSHOT_AUTODELETE: Feature = Feature {
+    scope: FeatureScope::Volume,
+    class: FeatureClass::Compatible,
+    bit: 3,
+    name: "snapshot-autodelete",
+    date: "2026-11",
+    meaning: "the oldest snapshots are deleted where room is short",
+};
+
 /// Snapshots are held. A build that lacks the feature would delete them.
 pub const SNAPSHOT_HOLDS: Feature = Feature {
     scope: FeatureScope::Volume,
@@ -277,6 +288,7 @@ pub const FEATURES: &[Feature] = &[
     AUTOGROW,
     SNAPSHOT_HOLDS,
     SNAPSHOT_SCHEDULE,
+    SNAPSHOT_AUTODELETE,
 ];
 
 /// The features of a class that this build has.

@@ -7,7 +7,8 @@
 
 use crate::damage::Damage;
 use crate::features::{
-    AUTOGROW, FeatureScope, FeatureSet, OFFLINE, RECOVERY_QUEUE, SNAPSHOT_SCHEDULE,
+    AUTOGROW, FeatureScope, FeatureSet, OFFLINE, RECOVERY_QUEUE, SNAPSHOT_AUTODELETE,
+    SNAPSHOT_SCHEDULE,
 };
 use crate::inode::InodeRecord;
 use crate::root::DISCARDED_TREES;
@@ -48,6 +49,12 @@ pub const TIERING_AUTO: u8 = 3;
 pub const REALLOCATION_AUTO: u8 = 0;
 /// `reallocation` of a volume without read reallocation.
 pub const REALLOCATION_OFF: u8 = 1;
+/// `snapshot_autodelete` of a volume whose snapshots stay where room is short.
+pub const AUTODELETE_OFF: u8 = 0;
+/// `snapshot_autodelete` of a volume whose schedules' snapshots are deleted where room is short.
+pub const AUTODELETE_SCHEDULED: u8 = 1;
+/// `snapshot_autodelete` of a volume of which the other snapshots are deleted, too, after those.
+pub const AUTODELETE_ALL: u8 = 2;
 /// Days that a block must not be read for to be cold, at least: two, as scans of a few hours'
 /// period tell no less apart.
 pub const COOLING_DAYS_MIN: u16 = 2;
@@ -112,7 +119,7 @@ const VOLUME_PADDING_BYTES: usize = BLOCK_SIZE
     - 32
     - size_of::<FeatureSet>()
     - size_of::<CloneBase>()
-    - 32;
+    - 40;
 
 /// A volume's record: one block of the volume table.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -172,6 +179,10 @@ pub struct VolumeRecord {
     pub autogrow_max_blocks: U64,
     /// How many hourly, daily, weekly and monthly snapshots are kept; 0: none of these is taken.
     pub snapshots_kept: [U16; SCHEDULES],
+    /// [`AUTODELETE_OFF`], [`AUTODELETE_SCHEDULED`] or [`AUTODELETE_ALL`].
+    pub snapshot_autodelete: u8,
+    /// Reserved; zero.
+    pub reserved_c: [u8; 7],
     /// Zero.
     pub padding: [u8; VOLUME_PADDING_BYTES],
 }
@@ -306,6 +317,15 @@ impl VolumeRecord {
         }
     }
 
+    /// Where room is short these snapshots are deleted: one of the values of the field.
+    pub fn set_snapshot_autodelete(&mut self, which: u8) {
+        self.snapshot_autodelete = which;
+        match which {
+            AUTODELETE_OFF => self.features.clear(&SNAPSHOT_AUTODELETE),
+            _ => self.features.set(&SNAPSHOT_AUTODELETE),
+        }
+    }
+
     /// The volume that it is a clone of, if it is one. A record of a newer build may say anything:
     /// a number that is not less than the volume's own is none.
     #[must_use]
@@ -404,6 +424,12 @@ impl VolumeRecord {
         let kept: u32 = self.snapshots_kept.iter().map(|count| u32::from(count.get())).sum();
         if self.features.has(&SNAPSHOT_SCHEDULE) != (kept != 0) || kept > SNAPSHOTS_KEPT_MAX {
             return wrong("snapshots_kept");
+        }
+        let autodelete = self.snapshot_autodelete;
+        if self.features.has(&SNAPSHOT_AUTODELETE) != (autodelete != AUTODELETE_OFF)
+            || autodelete > AUTODELETE_ALL
+        {
+            return wrong("snapshot_autodelete");
         }
         if self.scan_next.get() > crate::pointer::BLOCK_NUMBER_MAX {
             return wrong("scan_next");

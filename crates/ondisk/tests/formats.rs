@@ -102,7 +102,8 @@ fn structures() -> BTreeMap<String, Layout> {
             state, kind, name_size, volume, container_inode, size_blocks, created, name,
             tiering, reallocation, cooling_days, reserved_b, scan_started, scan_next, object_blocks,
             exports, identity, handle_key, features, clone_base, deleted,
-            purge_after, autogrow_max_blocks, snapshots_kept, padding
+            purge_after, autogrow_max_blocks, snapshots_kept, snapshot_autodelete,
+            reserved_c, padding
         },
         records::CloneBase {
             parent, snapshot, identity, reserved, active_map, discarded

@@ -18,8 +18,10 @@
 #![deny(unsafe_code)]
 
 mod block;
+pub mod calendar;
 mod identities;
 mod numbers;
+mod schedules;
 mod shell;
 mod size;
 
@@ -32,5 +34,6 @@ pub use numbers::{
     BlockNumber, CpNumber, Dbn, Fbn, Generation, InodeNumber, MemberNumber, Pvbn, SnapshotId,
     Timestamp, VolumeId, Vvbn,
 };
+pub use schedules::Schedule;
 pub use shell::shell_word;
 pub use size::{ByteSize, ParseByteSizeError};

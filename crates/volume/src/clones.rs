@@ -21,7 +21,7 @@ use crate::snapshots::{SnapshotRequest, deleted, live, newer};
 use affinity::Access;
 use aggregate::{
     ANCESTORS_MAX, AggregateError, AutogrowMax, BlockSide, FreezeScope, Reallocation,
-    SnapshotSchedule, Tiering, container_inode,
+    SnapshotAutodelete, SnapshotSchedule, Tiering, container_inode,
 };
 use cowfs::budget::{Spender, VOLUME_OVERHEAD_BLOCKS};
 use cowfs::buftree::Root;
@@ -164,6 +164,7 @@ impl NewClones<'_> {
         Reallocation::of(parent).store(&mut record);
         record.set_autogrow_max_blocks(AutogrowMax::of(parent).0);
         record.set_snapshots_kept(SnapshotSchedule::of(parent).0);
+        SnapshotAutodelete::of(parent).store(&mut record);
         record.scan_started = I64::new(now.get());
         if parent.features.has(&ACLS) {
             record.features.set(&ACLS);

@@ -11,7 +11,7 @@ use crate::load::snapshot_views;
 use crate::snapshots::{Birth, Requests, SnapshotInfo, SnapshotRequest, check_not_held, deleted};
 use crate::under_way::{Cleaned, VolumeCleaning};
 use affinity::{Access, Outcome, Partition};
-use aggregate::{Acted, Aggregate, AggregateError, AutogrowMax, Container};
+use aggregate::{Acted, Aggregate, AggregateError, AutogrowMax, Container, SnapshotAutodelete};
 use cowfs::budget::{
     GROWTH_COST_BLOCKS, ReclaimTurn, Spender, VOLUME_OVERHEAD_BLOCKS, snapshot_blocks,
 };
@@ -47,6 +47,9 @@ pub struct FlexibleVolume {
     autogrow_max_blocks: AtomicU64,
     /// The sizes before and after growth that nobody was told of.
     untold_growth: Mutex<Option<(u64, u64)>>,
+    autodelete: Mutex<SnapshotAutodelete>,
+    /// Names of snapshots that went by themselves and that nobody was told of.
+    pub(crate) untold_deletions: Mutex<Vec<String>>,
     pub(crate) used_blocks: AtomicU64,
     pub(crate) active_blocks: AtomicU64,
     /// Blocks in its container map.
@@ -72,6 +75,8 @@ pub(crate) struct VbnSide {
     pub is_smaller: bool,
     /// The size from which the volume grows by itself with the running consistency point.
     pub grows_from: Option<u64>,
+    /// Snapshots that go by themselves with the running consistency point.
+    pub autodeleted: Vec<String>,
     /// It is a clone that no image has yet. The first is to be small: background work comes later.
     pub is_born: bool,
     /// Background work waits for the next consistency point.
@@ -123,6 +128,7 @@ impl FlexibleVolume {
             is_larger: false,
             is_smaller: false,
             grows_from: None,
+            autodeleted: Vec::new(),
             is_born: false,
             is_put_off: false,
             is_stuck: false,
@@ -140,6 +146,8 @@ impl FlexibleVolume {
             settled_size_blocks: AtomicU64::new(size_blocks),
             autogrow_max_blocks: AtomicU64::new(0),
             untold_growth: Mutex::default(),
+            autodelete: Mutex::default(),
+            untold_deletions: Mutex::default(),
             used_blocks,
             active_blocks,
             owned_blocks: AtomicU64::new(container.map_or(0, |container| container.blocks)),
@@ -241,6 +249,26 @@ impl FlexibleVolume {
     #[must_use]
     pub fn take_growth(&self) -> Option<(u64, u64)> {
         self.untold_growth.lock().take()
+    }
+
+    /// Which snapshots are deleted where room is short.
+    #[must_use]
+    pub fn autodelete(&self) -> SnapshotAutodelete {
+        *self.autodelete.lock()
+    }
+
+    /// What its record says.
+    pub fn set_autodelete(&self, which: SnapshotAutodelete) {
+        *self.autodelete.lock() = which;
+        let gives = which != SnapshotAutodelete::Off;
+        self.front.shared.gives_snapshots.store(gives, Ordering::Relaxed);
+    }
+
+    /// The names of snapshots that went by themselves since the last call, in the order in which
+    /// they went, as of the last commit.
+    #[must_use]
+    pub fn take_autodeleted(&self) -> Vec<String> {
+        std::mem::take(&mut *self.untold_deletions.lock())
     }
 
     /// The record may not be changed now: nobody waits for growth until the next commit.
@@ -367,9 +395,12 @@ impl FlexibleVolume {
             let could_be = own.could_promise(numbers, of_own);
             let waits = match could_be {
                 // What others were promised is mostly more than they come to use. If it is not, the
-                // volume is asked to grow at the next freeze.
+                // volume is asked to grow at the next freeze. A restore has no snapshot deleted: it
+                // might be the one that is wanted.
                 true => shared.growth_blocks.load(Ordering::Relaxed) > 0,
-                false => shared.ask_to_grow(numbers, of_own),
+                false => {
+                    shared.ask_to_grow(numbers, of_own) || !makes_room && shared.ask_for_snapshot()
+                }
             };
             if waits {
                 return Ok(Acted::PutOff(AggregateError::VolumeFull));

@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+mod autodelete;
 mod autogrow;
 mod backend;
 pub mod beside;

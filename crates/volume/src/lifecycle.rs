@@ -18,8 +18,8 @@ use crate::load::{load_flexible, load_logical};
 use crate::traditional::TraditionalVolume;
 use affinity::AffinityId;
 use aggregate::{
-    Aggregate, AggregateError, AutogrowMax, BlockSide, FreezeScope, Reallocation, SnapshotSchedule,
-    Tiering, VOLUME_BLOCKS_MAX, VolumeSlot, container_inode,
+    Aggregate, AggregateError, AutogrowMax, BlockSide, FreezeScope, Reallocation,
+    SnapshotAutodelete, SnapshotSchedule, Tiering, VOLUME_BLOCKS_MAX, VolumeSlot, container_inode,
 };
 use cowfs::budget::{Budget, Overhead, Spender, VOLUME_OVERHEAD_BLOCKS};
 use cowfs::logical::{Logical, Shared};
@@ -59,6 +59,8 @@ pub struct NewVolumes<'a> {
     pub autogrow_max: AutogrowMax,
     /// How many snapshots of each are taken and kept.
     pub schedule: SnapshotSchedule,
+    /// Which snapshots of each are deleted where room is short.
+    pub autodelete: SnapshotAutodelete,
 }
 
 impl NewVolumes<'_> {
@@ -88,6 +90,7 @@ impl NewVolumes<'_> {
         self.reallocation.store(&mut record);
         record.set_autogrow_max_blocks(self.autogrow_max.0);
         record.set_snapshots_kept(self.schedule.0);
+        self.autodelete.store(&mut record);
         record.scan_started = I64::new(now.get());
         record
     }
@@ -421,6 +424,8 @@ pub(crate) fn shared_of(aggregate: &Aggregate) -> Arc<Shared> {
         reclaiming: AtomicBool::new(false),
         growth_blocks: AtomicU64::new(0),
         wants_growth: AtomicBool::new(false),
+        gives_snapshots: AtomicBool::new(false),
+        wants_snapshot: AtomicBool::new(false),
         used_inodes: AtomicU64::new(0),
     })
 }

@@ -2,13 +2,13 @@
 //!
 //! Invariants: see [`aggregate::Member`].
 
-use crate::autogrow;
 use crate::damage::VolumeDamage;
 use crate::flexible::{FlexibleVolume, settle};
 use crate::load::snapshot_views;
 use crate::snapshots::{RestoreStep, RestoredImage};
 use crate::under_way::{Cleaned, VolumeCleaning};
 use crate::work::image_facts;
+use crate::{autodelete, autogrow};
 use affinity::{Access, AffinityId, Message, Outcome};
 use aggregate::{
     ActiveDone, Aggregate, Cleaning, FreezeContext, Member, MemberCleaned, Published,
@@ -130,6 +130,7 @@ impl Member for FlexibleVolume {
         if !is_resized {
             autogrow::grow_if_short(self, access, has_changes);
         }
+        autodelete::delete_if_short(self, access, has_changes);
         let side = self.vbn.write(access);
         let is_born = std::mem::take(&mut side.is_born);
         let has_work = side.space.has_snapshot_work() || side.space.has_trees_to_discard();
@@ -240,8 +241,10 @@ impl Member for FlexibleVolume {
         if let Some(from) = side.grows_from.take() {
             self.note_grown(from);
         }
+        self.untold_deletions.lock().append(&mut side.autodeleted);
         // Who waited for room asks again.
         self.front.shared.wants_growth.store(false, Ordering::Relaxed);
+        self.front.shared.wants_snapshot.store(false, Ordering::Relaxed);
         let is_discarding = side.space.has_trees_to_discard();
         self.is_discarding.store(is_discarding, Ordering::Relaxed);
         let again = side.space.has_snapshot_work()

@@ -31,6 +31,7 @@ pub(super) fn set(volumes: &mut Volumes, request: &VolumeSet) -> Result<VolumeIn
     volume.tiering_policy = policy;
     volume.reallocate = request.reallocate.unwrap_or(volume.reallocate);
     volume.snapshot_policy = request.snapshot_policy.unwrap_or(volume.snapshot_policy);
+    volume.snapshot_autodelete = request.snapshot_autodelete.unwrap_or(volume.snapshot_autodelete);
     if let Some(maximum_bytes) = request.autogrow_max_bytes {
         if (1..volume.size_bytes).contains(&maximum_bytes) {
             return Err(AdminError::new(Code::Conflict, message, &request.name)
@@ -152,6 +153,7 @@ pub(super) fn made(
         reallocate: request.reallocate,
         autogrow_max_bytes: request.autogrow_max_bytes.filter(|bytes| *bytes > 0),
         snapshot_policy: request.snapshot_policy,
+        snapshot_autodelete: request.snapshot_autodelete,
         tiered_bytes: 0,
         size_bytes: request.size_bytes,
         live_bytes: 0,

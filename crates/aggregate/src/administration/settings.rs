@@ -53,6 +53,9 @@ impl Aggregate {
             if let Some(schedule) = change.schedule {
                 side.table[slot].record.set_snapshots_kept(schedule.0);
             }
+            if let Some(autodelete) = change.autodelete {
+                autodelete.store(&mut side.table[slot].record);
+            }
             side.dirty_slots.insert(slot);
             Ok(Acted::Done)
         };

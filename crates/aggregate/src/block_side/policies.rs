@@ -7,7 +7,8 @@ use crate::error::AggregateError;
 use crate::relocation::tiering::Tiering;
 use ondisk::features::REALLOCATION;
 use ondisk::records::{
-    REALLOCATION_AUTO, REALLOCATION_OFF, SCHEDULES, SNAPSHOTS_KEPT_MAX, VolumeRecord,
+    AUTODELETE_ALL, AUTODELETE_OFF, AUTODELETE_SCHEDULED, REALLOCATION_AUTO, REALLOCATION_OFF,
+    SCHEDULES, SNAPSHOTS_KEPT_MAX, VolumeRecord,
 };
 use units::{BLOCK_SIZE_U64, ByteSize};
 
@@ -106,6 +107,39 @@ impl SnapshotSchedule {
     }
 }
 
+/// Which snapshots of a volume are deleted, oldest first, where room is short.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SnapshotAutodelete {
+    /// None.
+    #[default]
+    Off,
+    /// Those of schedules.
+    Scheduled,
+    /// Those of schedules first, then the others.
+    All,
+}
+
+impl SnapshotAutodelete {
+    /// What a volume's record says; off, with a value of a newer build.
+    #[must_use]
+    pub const fn of(record: &VolumeRecord) -> Self {
+        match record.snapshot_autodelete {
+            AUTODELETE_SCHEDULED => Self::Scheduled,
+            AUTODELETE_ALL => Self::All,
+            _ => Self::Off,
+        }
+    }
+
+    /// Has a volume's record say it.
+    pub fn store(self, record: &mut VolumeRecord) {
+        record.set_snapshot_autodelete(match self {
+            Self::Off => AUTODELETE_OFF,
+            Self::Scheduled => AUTODELETE_SCHEDULED,
+            Self::All => AUTODELETE_ALL,
+        });
+    }
+}
+
 /// Policies of a volume that are chosen anew, together; those that are not given stay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct VolumeChange {
@@ -117,6 +151,8 @@ pub struct VolumeChange {
     pub autogrow_max: Option<AutogrowMax>,
     /// How many snapshots are taken and kept.
     pub schedule: Option<SnapshotSchedule>,
+    /// Which snapshots are deleted where room is short.
+    pub autodelete: Option<SnapshotAutodelete>,
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! `stroop volume`.
 
 use admin_api::{
-    ExportRule, Reallocation, SnapshotPolicy, TieringPolicy, duration, parse_autogrow_max,
+    ExportRule, Reallocation, SnapshotAutodelete, SnapshotPolicy, TieringPolicy, duration,
+    parse_autogrow_max,
 };
 use clap::Subcommand;
 use std::time::Duration;
@@ -44,6 +45,9 @@ pub enum VolumeCommand {
         /// The snapshots that are taken by themselves, and how many are kept: see `volume set`
         #[arg(long, value_name = "POLICY", default_value = "default")]
         snapshot_policy: SnapshotPolicy,
+        /// Which snapshots are deleted where room is short: see `volume set`
+        #[arg(long, value_name = "off|scheduled|all", default_value = "off")]
+        snapshot_autodelete: SnapshotAutodelete,
         /// Only say what would be done
         #[arg(long)]
         dry_run: bool,
@@ -90,6 +94,12 @@ pub enum VolumeCommand {
         /// none is deleted. default: hourly=6,daily=7,weekly=4
         #[arg(long, value_name = "hourly=N,daily=N,weekly=N,monthly=N|default|none")]
         snapshot_policy: Option<SnapshotPolicy>,
+        /// Which snapshots are deleted, oldest first, when less than a twentieth of the volume is
+        /// free or something finds no room, and the volume does not grow. scheduled: those of the
+        /// snapshot policy; all: those first, then the others. Held snapshots and those that clones
+        /// began with stay
+        #[arg(long, value_name = "off|scheduled|all")]
+        snapshot_autodelete: Option<SnapshotAutodelete>,
     },
     /// Give a volume another size, larger or smaller; down to what its files and snapshots use
     Resize {

@@ -51,6 +51,7 @@ pub(super) fn run(
             reallocate,
             autogrow_max,
             snapshot_policy,
+            snapshot_autodelete,
             dry_run,
         } => {
             let owner = owner.as_deref().map(|owner| Accounts::of_this_machine().owner(owner));
@@ -67,6 +68,7 @@ pub(super) fn run(
                 reallocate: *reallocate,
                 autogrow_max_bytes: Some(*autogrow_max).filter(|bytes| *bytes > 0),
                 snapshot_policy: *snapshot_policy,
+                snapshot_autodelete: *snapshot_autodelete,
                 dry_run: *dry_run,
             };
             create(node, &request)
@@ -101,6 +103,7 @@ pub(super) fn run(
             reallocate,
             autogrow_max,
             snapshot_policy,
+            snapshot_autodelete,
         } => {
             let request = VolumeSet {
                 name: name.clone(),
@@ -109,6 +112,7 @@ pub(super) fn run(
                 reallocate: *reallocate,
                 autogrow_max_bytes: *autogrow_max,
                 snapshot_policy: *snapshot_policy,
+                snapshot_autodelete: *snapshot_autodelete,
             };
             let volume = node.volume_set(&request)?;
             let line = format!("{}: {}", volume.name, changed(&request, &volume));
@@ -227,7 +231,10 @@ fn changed(wanted: &VolumeSet, volume: &VolumeInfo) -> String {
     let autogrow = wanted.autogrow_max_bytes.map(|_| format!("autogrow {}", autogrow(volume)));
     let snapshots =
         wanted.snapshot_policy.map(|_| format!("snapshot policy {}", volume.snapshot_policy));
-    let all = tiering.into_iter().chain(reallocate).chain(autogrow).chain(snapshots);
+    let autodelete = wanted
+        .snapshot_autodelete
+        .map(|_| format!("snapshot autodelete {}", volume.snapshot_autodelete));
+    let all = [tiering, reallocate, autogrow, snapshots, autodelete].into_iter().flatten();
     all.collect::<Vec<_>>().join("; ")
 }
 
@@ -429,6 +436,7 @@ fn show(volume: &VolumeInfo) -> Result<Output, AdminError> {
         format!("reallocate  {}{}", volume.reallocate, reallocates_when(volume)),
         format!("autogrow    {}", autogrow(volume)),
         format!("schedule    {}", volume.snapshot_policy),
+        format!("autodelete  {}", volume.snapshot_autodelete),
         format!("created     {}", volume.created),
         format!("owner       {}:{}", volume.owner.uid, volume.owner.gid),
         format!("files       {}", volume.files),

@@ -35,7 +35,7 @@ fn sizes(node: &Node, volume: &str) -> (u64, u64) {
 }
 
 /// Writes files, each durable before the next, until one is refused; how many there are.
-fn fill(node: &Node, volume: &str, files: u64) -> u64 {
+pub(super) fn fill(node: &Node, volume: &str, files: u64) -> u64 {
     let root = node.root(volume);
     for number in 0..files {
         let name = format!("{number}");

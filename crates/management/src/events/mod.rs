@@ -27,6 +27,7 @@
 //! | `SPARE_TAKEN` | a spare has the place of a disk, or is filled to take it |
 //! | `SPARE_GONE` | a disk is no spare any more, and has no place |
 //! | `VOLUME_GREW` | a volume has grown by itself |
+//! | `SNAPSHOT_AUTODELETED` | a volume has deleted snapshots by itself, for want of room |
 //! | `SCRUB_STARTED`, `_ENDED`, `_FAILED`, `_CANCELLED` | a job; so, too, for `REBUILD`, `RESYNC`, `REPLACEMENT`, `EVACUATION`, `ZEROING`, `GROWTH`, `DELETION` |
 //! | each code of a health check | the check does not pass any more (`status/health.rs`) |
 //! | the same with `_CLEARED` | the check passes again |

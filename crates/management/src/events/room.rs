@@ -6,7 +6,7 @@
 
 use crate::events::conditions::{Condition, Failing};
 use crate::events::disks::Sight;
-use crate::events::growth::growth_of;
+use crate::events::growth::{autodeletion_of, growth_of};
 use crate::events::ring::Happening;
 use crate::events::stored::{self, Record};
 use crate::events::works::turn_of;
@@ -173,6 +173,7 @@ impl Events {
         happened.extend(turns.iter().filter_map(|job| turn_of(job, &summaries)));
         let served = self.node.engine.volumes();
         happened.extend(served.iter().filter_map(|volume| growth_of(volume)));
+        happened.extend(served.iter().filter_map(|volume| autodeletion_of(volume)));
         let failing = failing(&checks, &aggregates, &volumes);
         let is_away = |name: &str| {
             let mut named = aggregates.iter().filter(|one| one.name == name);

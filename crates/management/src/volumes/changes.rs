@@ -7,7 +7,8 @@ use crate::exports;
 use crate::refusals::taken;
 use crate::volumes::exported::check_rules_count;
 use crate::volumes::policies::{
-    changed_tiering, shown_policy, stored_autogrow_max, stored_reallocation, stored_tiering,
+    changed_tiering, shown_policy, stored_autodelete, stored_autogrow_max, stored_reallocation,
+    stored_tiering,
 };
 use crate::volumes::room::Volumes;
 use crate::volumes::schedules::stored_schedule;
@@ -118,6 +119,7 @@ impl Volumes {
             reallocation: stored_reallocation(wanted.reallocate),
             autogrow_max: stored_autogrow_max(wanted.autogrow_max_bytes.unwrap_or(0)),
             schedule: stored_schedule(wanted.snapshot_policy),
+            autodelete: stored_autodelete(wanted.snapshot_autodelete),
         };
         let engine = &self.node.engine;
         self.node.waits.request(CREATE, object, |done| engine.create_volumes(create, done))?;
@@ -159,6 +161,7 @@ impl Volumes {
             reallocation: wanted.reallocate.map(stored_reallocation),
             autogrow_max: wanted.autogrow_max_bytes.map(stored_autogrow_max),
             schedule: wanted.snapshot_policy.map(stored_schedule),
+            autodelete: wanted.snapshot_autodelete.map(stored_autodelete),
         };
         self.node
             .waits
@@ -173,6 +176,9 @@ impl Volumes {
         if let Some(policy) = wanted.snapshot_policy {
             self.looks.forget(volume.environment.identity);
             tracing::info!(volume = name, %policy, "snapshot policy set");
+        }
+        if let Some(which) = wanted.snapshot_autodelete {
+            tracing::info!(volume = name, %which, "automatic deletion of snapshots set");
         }
         if let Some(maximum_bytes) = wanted.autogrow_max_bytes {
             tracing::info!(volume = name, maximum = %ByteSize(maximum_bytes), "autogrow set");

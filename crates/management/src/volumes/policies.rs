@@ -1,6 +1,6 @@
 //! Policies of volumes in the words of the interface and of the engine.
 
-use admin_api::{Reallocation, TieringPolicy, VolumeCreate, VolumeSet};
+use admin_api::{Reallocation, SnapshotAutodelete, TieringPolicy, VolumeCreate, VolumeSet};
 use dblade::{AutogrowMax, Tiering};
 use units::BLOCK_SIZE_U64;
 
@@ -45,6 +45,22 @@ pub(crate) const fn stored_reallocation(reallocation: Reallocation) -> dblade::R
     }
 }
 
+pub(crate) const fn shown_autodelete(which: dblade::SnapshotAutodelete) -> SnapshotAutodelete {
+    match which {
+        dblade::SnapshotAutodelete::Off => SnapshotAutodelete::Off,
+        dblade::SnapshotAutodelete::Scheduled => SnapshotAutodelete::Scheduled,
+        dblade::SnapshotAutodelete::All => SnapshotAutodelete::All,
+    }
+}
+
+pub(crate) const fn stored_autodelete(which: SnapshotAutodelete) -> dblade::SnapshotAutodelete {
+    match which {
+        SnapshotAutodelete::Off => dblade::SnapshotAutodelete::Off,
+        SnapshotAutodelete::Scheduled => dblade::SnapshotAutodelete::Scheduled,
+        SnapshotAutodelete::All => dblade::SnapshotAutodelete::All,
+    }
+}
+
 /// What a volume's tiering is to be, if it is to be another.
 pub(crate) fn changed_tiering(wanted: &VolumeSet, before: Tiering) -> Option<Tiering> {
     let policy = wanted.tiering_policy.map_or(before.policy, stored_policy);
@@ -64,7 +80,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_stored_of_reallocation_is_what_is_shown() {
+    fn what_is_stored_of_policies_is_what_is_shown() {
+        for which in SnapshotAutodelete::ALL {
+            assert_eq!(shown_autodelete(stored_autodelete(which)), which);
+        }
         for reallocation in [Reallocation::Auto, Reallocation::Off] {
             assert_eq!(shown_reallocation(stored_reallocation(reallocation)), reallocation);
         }
@@ -86,6 +105,7 @@ mod tests {
             reallocate: Some(Reallocation::Off),
             autogrow_max_bytes: None,
             snapshot_policy: None,
+            snapshot_autodelete: None,
         };
         let before = Tiering { policy: dblade::TieringPolicy::Auto, cooling_days: Some(5) };
         assert_eq!(changed_tiering(&wanted, before), None);

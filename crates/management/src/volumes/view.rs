@@ -3,7 +3,7 @@
 use crate::exports;
 use crate::volumes::origins::{Origins, clone_of};
 use crate::volumes::policies::{
-    shown_autogrow_max, shown_policy, shown_reallocation, stored_tiering,
+    shown_autodelete, shown_autogrow_max, shown_policy, shown_reallocation, stored_tiering,
 };
 use crate::volumes::room::Volumes;
 use crate::volumes::schedules::shown_schedule;
@@ -34,6 +34,7 @@ impl Volumes {
             reallocate: wanted.reallocate,
             autogrow_max_bytes: wanted.autogrow_max_bytes.filter(|bytes| *bytes > 0),
             snapshot_policy: wanted.snapshot_policy,
+            snapshot_autodelete: wanted.snapshot_autodelete,
             tiered_bytes: 0,
             size_bytes: wanted.size_bytes,
             live_bytes: 0,
@@ -98,6 +99,7 @@ impl Volumes {
             reallocate: shown_reallocation(volume.reallocation()),
             autogrow_max_bytes: shown_autogrow_max(volume.autogrow_max()),
             snapshot_policy: shown_schedule(volume.schedule()),
+            snapshot_autodelete: shown_autodelete(volume.autodelete()),
             tiered_bytes: volume.object_blocks() * BLOCK_SIZE_U64,
             size_bytes: volume.size_blocks() * BLOCK_SIZE_U64,
             live_bytes: volume.active_blocks() * BLOCK_SIZE_U64,

@@ -12,7 +12,7 @@ use crate::seed::reduction::Calm;
 use crate::tenant::subject::snapshot_name;
 use crate::tenant::{Base, Tenant};
 use aggregate::AggregateError;
-use dblade::{AutogrowMax, CloneRequest, EngineError, VolumeRequest};
+use dblade::{AutogrowMax, CloneRequest, EngineError, SnapshotAutodelete, VolumeRequest};
 use model_fs::Image;
 use platform::completion::{Promise, promise};
 
@@ -85,6 +85,11 @@ impl Life<'_> {
         let grows = self.next_name.is_multiple_of(2);
         self.next_name += 1;
         let request = VolumeRequest {
+            // The others have snapshots of schedules, which go by themselves.
+            autodelete: match grows {
+                true => SnapshotAutodelete::Off,
+                false => SnapshotAutodelete::Scheduled,
+            },
             root: (0, 0, ROOT_MODE),
             autogrow_max: AutogrowMax(if grows { plan.autogrow_max_blocks } else { 0 }),
             ..VolumeRequest::new(&name, AGGREGATE, plan.size_blocks)
@@ -104,6 +109,7 @@ impl Life<'_> {
         }
         let mut tenant = tenant?;
         tenant.is_damaged |= self.machine.has_damaged(&tenant.name);
+        tenant.has_schedule = true;
         self.tenants.push(tenant);
         Ok(())
     }
@@ -205,6 +211,7 @@ impl Life<'_> {
         let tenant = Tenant::new(&mut self.machine, name.clone(), *plan, u32::from(ROOT_MODE));
         let tenant = tenant.and_then(|mut tenant| {
             tenant.begin_as_clone(&mut self.machine, (*snapshot, image))?;
+            tenant.has_schedule = true;
             Ok(tenant)
         });
         match tenant {

@@ -7,8 +7,8 @@ use super::disks::DiskBook;
 use crate::machine::AGGREGATE;
 use admin_api::{
     AggregateAdd, CloneCreate, CloneOf, Code, DiskReplace, ExportRule, Owner, RaidKind,
-    Reallocation, Request, SnapshotPolicy, SnapshotRestore, TieringPolicy, Time, VolumeCreate,
-    VolumeRename, VolumeSet,
+    Reallocation, Request, SnapshotAutodelete, SnapshotPolicy, SnapshotRestore, TieringPolicy,
+    Time, VolumeCreate, VolumeRename, VolumeSet,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,6 +25,7 @@ pub(super) struct ExpectedVolume {
     pub(super) policy: TieringPolicy,
     pub(super) reallocate: Reallocation,
     pub(super) snapshot_policy: SnapshotPolicy,
+    pub(super) snapshot_autodelete: SnapshotAutodelete,
     pub(super) is_offline: bool,
     /// Its number in the aggregate.
     pub(super) number: u32,
@@ -52,6 +53,7 @@ impl ExpectedVolume {
             policy: wanted.tiering_policy,
             reallocate: wanted.reallocate,
             snapshot_policy: wanted.snapshot_policy,
+            snapshot_autodelete: wanted.snapshot_autodelete,
             is_offline: false,
             chosen_days: wanted.tiering_minimum_cooling_days,
             snapshots: Vec::new(),
@@ -74,6 +76,7 @@ impl ExpectedVolume {
         (self.policy, self.chosen_days) = (policy, days);
         self.reallocate = wanted.reallocate.unwrap_or(self.reallocate);
         self.snapshot_policy = wanted.snapshot_policy.unwrap_or(self.snapshot_policy);
+        self.snapshot_autodelete = wanted.snapshot_autodelete.unwrap_or(self.snapshot_autodelete);
         if let Some(maximum_bytes) = wanted.autogrow_max_bytes {
             self.autogrow_max_bytes = Some(maximum_bytes).filter(|bytes| *bytes > 0);
             // A volume that has grown stays as large.

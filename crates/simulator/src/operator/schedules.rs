@@ -173,6 +173,7 @@ impl Hours<'_, '_> {
             reallocate: None,
             autogrow_max_bytes: None,
             snapshot_policy: Some(policy),
+            snapshot_autodelete: None,
         });
         self.0.call(Asked::Request(Box::new(set)))
     }

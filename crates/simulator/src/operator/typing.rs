@@ -13,9 +13,10 @@ use admin_api::{
     Access, AggregateAdd, AggregateSet, CloneCreate, DiskClear, DiskFail, DiskReplace, DiskZero,
     ExportAdd, ExportRemove, ExportRule, GroupRemove, JobAction, JobChange, MapShow, MountCreate,
     MountRemove, Named, Network, Owner, RateLimit, Reallocation, Request, ScrubAction, ScrubChange,
-    SnapshotDelete, SnapshotDiff, SnapshotHold, SnapshotName, SnapshotPolicy, SnapshotRestore,
-    SpareAdd, SpareRemove, Squash, TieringPolicy, VolumeCreate, VolumeDelete, VolumeFilter,
-    VolumeOffline, VolumePurge, VolumeRename, VolumeResize, VolumeSet, VolumeUndelete,
+    SnapshotAutodelete, SnapshotDelete, SnapshotDiff, SnapshotHold, SnapshotName, SnapshotPolicy,
+    SnapshotRestore, SpareAdd, SpareRemove, Squash, TieringPolicy, VolumeCreate, VolumeDelete,
+    VolumeFilter, VolumeOffline, VolumePurge, VolumeRename, VolumeResize, VolumeSet,
+    VolumeUndelete,
 };
 use std::net::Ipv4Addr;
 
@@ -242,6 +243,10 @@ impl Typist<'_> {
             tiering_minimum_cooling_days: self.days(policy),
             reallocate: self.choices.pick(&REALLOCATIONS),
             snapshot_policy: SnapshotPolicy::NONE,
+            snapshot_autodelete: match grows {
+                true => SnapshotAutodelete::Scheduled,
+                false => SnapshotAutodelete::Off,
+            },
             dry_run: self.is_dry(),
         }
     }
@@ -314,6 +319,10 @@ impl Typist<'_> {
             reallocate,
             autogrow_max_bytes,
             snapshot_policy: is_said.then_some(SnapshotPolicy::NONE),
+            snapshot_autodelete: reallocate.map(|policy| match policy {
+                Reallocation::Auto => SnapshotAutodelete::Off,
+                Reallocation::Off => SnapshotAutodelete::Scheduled,
+            }),
         }
     }
 

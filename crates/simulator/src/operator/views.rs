@@ -133,6 +133,8 @@ fn check_volume(expected: &Expected, volume: &ExpectedVolume, info: &VolumeInfo)
     same(&format!("reallocation of {name}"), &volume.reallocate, &info.reallocate)?;
     let policies = (volume.snapshot_policy, info.snapshot_policy);
     same(&format!("snapshot policy of {name}"), &policies.0, &policies.1)?;
+    let autodelete = (volume.snapshot_autodelete, info.snapshot_autodelete);
+    same(&format!("snapshot autodelete of {name}"), &autodelete.0, &autodelete.1)?;
     same(&format!("snapshots of {name}"), &(volume.snapshots.len() as u64), &info.snapshots)?;
     let mounts = expected.mounts.iter().filter(|(_, mount)| mount.volume == *name);
     let mounts: Vec<String> = mounts.map(|(mountpoint, _)| mountpoint.clone()).collect();

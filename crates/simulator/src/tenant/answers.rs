@@ -113,11 +113,14 @@ impl Tenant {
         machine.trace.note(format!("{}: {operation:?} -> {found:?}", self.name));
         machine.trace.operations += 1;
         self.answered += 1;
+        self.take_scheduled(machine);
+        self.look_at_scheduled(machine);
         if matches!(found, Observation::Failed(FsError::NoSpace)) {
             machine.trace.meet("no space");
             check_refusal(machine, &self.name)?;
             // What else is under way may be refused before the volume may grow.
             if self.in_flight.is_empty() {
+                self.check_none_could_go(machine)?;
                 self.let_grow(machine);
             }
         }

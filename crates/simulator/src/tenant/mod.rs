@@ -11,6 +11,7 @@ pub mod footprint;
 pub mod history;
 mod observed;
 mod recovery;
+mod scheduled;
 mod snapshots;
 pub mod subject;
 mod workload;
@@ -79,6 +80,8 @@ pub struct Tenant {
     pub(crate) neighbour: Option<usize>,
     /// Its operations are mostly large writes.
     pub fills: bool,
+    /// Snapshots of schedules are taken of it, if it may delete them.
+    pub has_schedule: bool,
     /// It began as a clone.
     pub is_clone: bool,
     /// Its snapshots that clones began with, or are to.
@@ -117,6 +120,7 @@ impl Tenant {
             is_damaged: false,
             neighbour: None,
             fills: false,
+            has_schedule: false,
             is_clone: false,
             bases: Vec::new(),
             refusals: Vec::new(),

@@ -13,6 +13,7 @@ use dblade::Found;
 use model_fs::{Image, Operation, SnapshotAction};
 use platform::completion::promise;
 use std::sync::Arc;
+use units::Schedule;
 use volume::SnapshotInfo;
 
 impl Tenant {
@@ -44,7 +45,8 @@ impl Tenant {
         }
         let engine = Arc::clone(&machine.engine);
         let listed = promise(|done| engine.snapshots(&self.name, done));
-        let listed = machine.wait("list snapshots", &listed)?.unwrap_or_default();
+        let mut listed = machine.wait("list snapshots", &listed)?.unwrap_or_default();
+        listed.retain(|one| Schedule::of_name(&one.name).is_none());
         for pair in listed.windows(2) {
             let image = |one: &SnapshotInfo| {
                 let number =

@@ -19,13 +19,13 @@ use crate::machine::Machine;
 use crate::seed::finding::Finding;
 use crate::tenant::subject::{EngineSubject, snapshot_name, snapshot_request};
 use aggregate::{AggregateError, Phase};
-use dblade::{EngineError, ServedVolume, VolumeKind};
+use dblade::{EngineError, ServedVolume, SnapshotAutodelete, VolumeKind};
 use model_fs::model::SavedImages;
 use model_fs::{ExecutorState, Model, Operation, Runner, SnapshotAction};
 use platform::completion::{Promise, promise};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use units::CpNumber;
+use units::{CpNumber, Schedule};
 use volume::SnapshotRequest;
 
 type Answer = Promise<Result<(), EngineError>>;
@@ -65,11 +65,13 @@ impl Request {
     ) -> Self {
         let served = machine.engine.volume_named(volume);
         // A clone that is letting go of its base's trees puts a snapshot off, nobody knows for how
-        // many consistency points, and so does a full volume that is to grow. Nothing else is in
-        // flight until it is answered.
+        // many consistency points, and so does a full volume that is to grow, or to delete a
+        // snapshot. Nothing else is in flight until it is answered.
         let may_wait = |served: &Arc<ServedVolume>| match &served.kind {
             VolumeKind::Flexible(volume) => {
-                volume.is_discarding() || volume.autogrow_max().0 > volume.size_blocks()
+                volume.is_discarding()
+                    || volume.autogrow_max().0 > volume.size_blocks()
+                    || volume.autodelete() != SnapshotAutodelete::Off
             }
             VolumeKind::Traditional(_) => false,
         };
@@ -187,7 +189,8 @@ pub fn listed_snapshots(machine: &mut Machine<'_>, volume: &str) -> Result<Vec<u
         request: format!("list snapshots of {volume}"),
         error: error.to_string(),
     })?;
-    let names: Vec<&str> = listed.iter().map(|info| info.name.as_str()).collect();
+    let names = listed.iter().map(|info| info.name.as_str());
+    let names: Vec<&str> = names.filter(|name| Schedule::of_name(name).is_none()).collect();
     let number = |name: &&str| {
         (0..model_fs::operation::SNAPSHOT_COUNT).find(|number| snapshot_name(*number) == **name)
     };

@@ -16,8 +16,8 @@ use crate::{Birth, FlexibleVolume, SnapshotRequest};
 use affinity::{Access, Outcome};
 use aggregate::test_support::{BlocksInUse, Rig, find_blocks};
 use aggregate::{
-    Acted, AggregateError, AutogrowMax, FreezeScope, Reallocation, SnapshotSchedule, Tiering,
-    Tuning,
+    Acted, AggregateError, AutogrowMax, FreezeScope, Reallocation, SnapshotAutodelete,
+    SnapshotSchedule, Tiering, Tuning,
 };
 use cowfs::budget::Spender;
 use cowfs::buftree::{self, FileKey, Root};
@@ -135,6 +135,7 @@ impl Twin {
                 reallocation,
                 autogrow_max,
                 schedule: SnapshotSchedule::default(),
+                autodelete: SnapshotAutodelete::default(),
             };
             let shared = Arc::clone(&scope.aggregate.parts.shared);
             let known = |scope: &mut FreezeScope<'_, '_>| {

@@ -60,6 +60,12 @@ fn a_volume_has_a_snapshot_policy() {
     assert_eq!(set, "other: snapshot policy daily=3\n");
     let json = session.json("stroop volume show other");
     assert_eq!(json["snapshot_policy"]["daily"], 3);
+    assert!(session.ok("stroop volume show other").contains("autodelete  off\n"));
+    let set = session.ok("stroop volume set other --snapshot-autodelete scheduled");
+    assert_eq!(set, "other: snapshot autodelete scheduled\n");
+    session.ok("stroop volume create third --size 1G --snapshot-autodelete all");
+    let json = session.json("stroop volume show third");
+    assert_eq!(json["snapshot_autodelete"], "all");
     // Retention would delete it.
     let refused = session.fails("stroop snapshot create home@daily.2026-11-30_0000", 2);
     assert!(refused.contains("takes by itself"), "{refused}");

@@ -131,6 +131,12 @@ impl Budget {
         blocks <= self.limit(spender)
     }
 
+    /// The blocks that a common operation could be promised if nothing else were.
+    #[must_use]
+    pub fn unpromised_blocks(&self) -> u64 {
+        self.limit(Spender::Common)
+    }
+
     /// Takes a promise back.
     pub fn forgo(&self, blocks: u64) {
         self.active.fetch_sub(blocks, Ordering::Relaxed);

@@ -69,9 +69,9 @@ pub struct Shared {
     /// Somebody waits for it to grow.
     pub wants_growth: AtomicBool,
     /// Where room is short it deletes snapshots by itself, and there may be one to delete.
-    pub gives_snapshots: AtomicBool,
-    /// Somebody waits for the room of a snapshot.
-    pub wants_snapshot: AtomicBool,
+    pub may_delete_snapshot: AtomicBool,
+    /// Somebody waits for a snapshot to be deleted.
+    pub wants_deletion: AtomicBool,
     /// Inodes in use, for statistics.
     pub used_inodes: AtomicU64,
 }
@@ -102,15 +102,15 @@ impl Shared {
     /// The volume, or its aggregate, has no room. Whether waiting for a snapshot to be deleted
     /// helps: there may be one to delete, and the aggregate has room for its deletion.
     #[must_use]
-    pub fn ask_for_snapshot(&self) -> bool {
+    pub fn ask_for_deletion(&self) -> bool {
         let aggregate = &self.aggregate.budget;
-        let gives = self.gives_snapshots.load(Ordering::Relaxed)
+        let may_delete = self.may_delete_snapshot.load(Ordering::Relaxed)
             && !mutation::broken(Rule::AutodeleteRefused)
             && aggregate.could_promise(VOLUME_OVERHEAD_BLOCKS, Spender::Reclaim);
-        if gives {
-            self.wants_snapshot.store(true, Ordering::Relaxed);
+        if may_delete {
+            self.wants_deletion.store(true, Ordering::Relaxed);
         }
-        gives
+        may_delete
     }
 
     /// Whether the next commits may make room.
@@ -692,8 +692,8 @@ mod tests {
             reclaiming: AtomicBool::new(false),
             growth_blocks: AtomicU64::new(0),
             wants_growth: AtomicBool::new(false),
-            gives_snapshots: AtomicBool::new(false),
-            wants_snapshot: AtomicBool::new(false),
+            may_delete_snapshot: AtomicBool::new(false),
+            wants_deletion: AtomicBool::new(false),
             used_inodes: AtomicU64::new(0),
         });
         Logical::empty(VolumeId(1), &[], shared)

@@ -614,10 +614,10 @@ pub fn promise(shared: &crate::logical::Shared, blocks: u64, spender: Spender) -
     let is_own = !shared.budget.could_promise(blocks, spender);
     let worth_waiting = could_promise_both(all, blocks, spender)
         || shared.may_gain_own_room()
-        // Before frees of other volumes, which bring this one nothing.
-        || is_own && (shared.ask_to_grow(blocks, spender) || shared.ask_for_snapshot())
+        // Before what else makes room in the aggregate only, mostly frees of other volumes.
+        || is_own && (shared.ask_to_grow(blocks, spender) || shared.ask_for_deletion())
         || shared.may_gain_room()
-        || shared.ask_for_snapshot();
+        || shared.ask_for_deletion();
     Err(if worth_waiting { Stop::Wait(Wait::Room) } else { Stop::NoSpace })
 }
 

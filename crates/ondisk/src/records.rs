@@ -386,7 +386,7 @@ impl VolumeRecord {
         }
         let rules = self.exports.each_ref().map(|rule| rule.reserved.as_slice());
         self.features.check_reserved(FeatureScope::Volume, "volume record", &rules)?;
-        let reserved = [self.reserved_b.as_bytes(), &self.padding];
+        let reserved = [self.reserved_b.as_bytes(), &self.reserved_c, &self.padding];
         self.features.check_reserved(FeatureScope::Volume, "volume record", &reserved)
     }
 
@@ -600,14 +600,18 @@ mod tests {
     fn regression_new_values_in_a_record_belong_to_the_feature_that_is_lacking() {
         type Change = fn(&mut VolumeRecord);
         let unread: [Change; 1] = [|record| record.kind = 3];
-        let unwritten: [Change; 4] = [
+        let unwritten: [Change; 5] = [
+            |record| record.snapshot_autodelete = AUTODELETE_ALL + 1,
             |record| record.tiering = TIERING_AUTO + 1,
             |record| record.reallocation = REALLOCATION_OFF + 1,
             |record| record.cooling_days = U16::new(1),
             |record| record.scan_next = U64::new(u64::MAX),
         ];
-        let unused: [Change; 2] =
-            [|record| record.exports[3].reserved[1] = 1, |record| record.padding[9] = 1];
+        let unused: [Change; 3] = [
+            |record| record.exports[3].reserved[1] = 1,
+            |record| record.reserved_c[6] = 1,
+            |record| record.padding[9] = 1,
+        ];
         let (reading, writing) = (FeatureClass::Incompatible, FeatureClass::ReadOnlyCompatible);
         let allowed = |class| {
             let mut changes: Vec<Change> = unused.to_vec();

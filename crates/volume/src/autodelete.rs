@@ -3,56 +3,82 @@
 //! An administrator chooses which ([`SnapshotAutodelete`]): those of schedules, or those first and
 //! then the others. A freeze deletes the oldest of them, one at a time: the next is looked at when
 //! the space of the last has come back. Whoever finds no room meanwhile waits
-//! ([`cowfs::logical::Shared::ask_for_snapshot`]), whether it is the volume's room that is short or
-//! the aggregate's. Growth and what is being freed come first.
+//! ([`cowfs::logical::Shared::ask_for_deletion`]), whether it is the volume's room that is short or
+//! the aggregate's. Growth and what is being freed in the volume come first.
 //!
-//! Invariants: snapshots that are held, or that clones began with, stay; so do the snapshots that
-//! somebody has taken, while one of a schedule may go. Nothing is deleted while a restore is under
-//! way.
+//! Invariants: snapshots that are held, or that clones began with, stay. Those that somebody has
+//! taken stay unless the administrator chose all, and then until no other may go. Nothing is
+//! deleted while a restore is under way, or waits for room.
 //!
 //! Fails: a deletion for which the aggregate has no room is tried again at the next freeze. Where
-//! no snapshot may go nobody waits for one until the freeze after that.
+//! no snapshot may go, or the work on a deleted one finds no room, nobody waits for one until the
+//! freeze after that.
 
 use crate::flexible::FlexibleVolume;
 use crate::snapshots::{Birth, SnapshotRequest};
 use affinity::Access;
 use aggregate::{Acted, SnapshotAutodelete};
+use cowfs::logical::Shared;
+use cowfs::pointer::Pointer;
 use cowfs::snapshot::Snapshot;
+use cowfs::space::Space;
 use platform::mutation::{self, Rule};
 use std::sync::atomic::Ordering;
 use units::{Schedule, SnapshotUuid, Timestamp};
 
-/// Room is short when less than this part of the volume could still be promised. It is half of what
-/// a volume grows at: growth comes first.
+/// Room is short when less than this part of the volume is free and not kept as a reserve. It is
+/// half of what a volume grows at: growth comes first.
 const SHORT_SHARE: u64 = 20;
 
-/// Deletes the oldest snapshot that may go if room is short and the volume does not grow; part of a
+/// Deletes the oldest snapshot that may go if room is short and the volume cannot grow; part of a
 /// freeze. `is_dirty`: it has changes. Where the changes free something, whether the room is short
 /// is known later.
 pub(crate) fn delete_if_short(volume: &FlexibleVolume, access: &mut Access<'_>, is_dirty: bool) {
     let shared = &volume.front.shared;
-    let is_wanted = shared.wants_snapshot.swap(false, Ordering::Relaxed);
+    let is_wanted = shared.wants_deletion.swap(false, Ordering::Relaxed);
+    let is_restore_put_off = std::mem::take(&mut volume.vbn.write(access).is_restore_put_off);
     let which = chosen(volume, access);
-    shared.gives_snapshots.store(which != SnapshotAutodelete::Off, Ordering::Relaxed);
+    shared.may_delete_snapshot.store(which != SnapshotAutodelete::Off, Ordering::Relaxed);
+    let side = volume.vbn.read(access);
     let is_low = is_dirty
         && !shared.budget.has_frees()
         && shared.growth_blocks.load(Ordering::Relaxed) == 0
-        && shared.budget.free_blocks() < volume.size_blocks() / SHORT_SHARE;
-    let side = volume.vbn.read(access);
-    let is_busy = side.space.has_snapshot_work() || side.requests.restore.is_some();
-    if which == SnapshotAutodelete::Off || !(is_wanted || is_low) || is_busy {
+        && is_low(&side.space, shared.budget.unpromised_blocks(), volume.size_blocks());
+    if which == SnapshotAutodelete::Off || !(is_wanted || is_low) {
+        return;
+    }
+    let is_freeing = is_deleting(&side.space) || volume.goes_on_clearing(side);
+    if is_freeing || is_restore_put_off || side.requests.restore.is_some() {
         return;
     }
     let Some(name) = oldest(volume, access, which) else {
-        return shared.gives_snapshots.store(false, Ordering::Relaxed);
+        return shared.may_delete_snapshot.store(false, Ordering::Relaxed);
     };
     let birth = Birth { identity: SnapshotUuid([0; 16]), time: Timestamp(0) };
     let delete = SnapshotRequest::Delete(name.clone());
     match volume.accept(access, &delete, birth) {
         Ok(Acted::Done) => volume.vbn.write(access).autodeleted.push(name),
         Ok(Acted::PutOff(_)) => {}
-        Err(_) => shared.gives_snapshots.store(false, Ordering::Relaxed),
+        Err(_) => shared.may_delete_snapshot.store(false, Ordering::Relaxed),
     }
+}
+
+/// The work on snapshots has found no room at this freeze. If it is on one that was deleted, nobody
+/// is to wait for more.
+pub(crate) fn note_put_off<P: Pointer>(shared: &Shared, space: &Space<P>) {
+    if is_deleting(space) {
+        shared.may_delete_snapshot.store(false, Ordering::Relaxed);
+    }
+}
+
+fn is_deleting<P: Pointer>(space: &Space<P>) -> bool {
+    space.snapshots.iter().any(|snapshot| snapshot.deleting)
+}
+
+/// Whether less is free than should be, and all snapshots together hold as much as is missing.
+const fn is_low<P: Pointer>(space: &Space<P>, free_blocks: u64, size_blocks: u64) -> bool {
+    let missing = (size_blocks / SHORT_SHARE).saturating_sub(free_blocks);
+    missing > 0 && space.used_blocks.saturating_sub(space.active_blocks) >= missing
 }
 
 /// What the volume's record says, also if this freeze has changed it. Of a volume whose record may
@@ -67,7 +93,8 @@ fn chosen(volume: &FlexibleVolume, access: &Access<'_>) -> SnapshotAutodelete {
     side.changeable_slot_of(volume.front.id).map_or(SnapshotAutodelete::Off, record)
 }
 
-/// The snapshot that goes next.
+/// The snapshot that goes next. The newest of each schedule goes after the others of schedules: it
+/// would be taken again.
 fn oldest(
     volume: &FlexibleVolume,
     access: &Access<'_>,
@@ -78,11 +105,17 @@ fn oldest(
     let snapshots = &volume.vbn.read(access).space.snapshots;
     let is_base = |one: &Snapshot<_>| blocks.check_no_base(volume.front.id, &[one.id]).is_err();
     let may_go = |one: &&Snapshot<_>| !one.deleting && !one.held && !is_base(one);
+    let schedule_of = |one: &Snapshot<_>| Schedule::of_name(&one.name);
+    let newest = Schedule::ALL.map(|schedule| {
+        let of = snapshots.iter().rev().find(|one| schedule_of(one) == Some(schedule));
+        of.map(|one| one.id)
+    });
     let is_scheduled = |one: &&Snapshot<_>| {
-        Schedule::of_name(&one.name).is_some() || mutation::broken(Rule::OwnSnapshotAutodeleted)
+        schedule_of(one).is_some() || mutation::broken(Rule::OwnSnapshotAutodeleted)
     };
-    let found = snapshots.iter().filter(is_scheduled).find(may_go);
-    let found = found.or_else(|| match which {
+    let scheduled = || snapshots.iter().filter(is_scheduled).filter(may_go);
+    let found = scheduled().find(|one| !newest.contains(&Some(one.id)));
+    let found = found.or_else(|| scheduled().next()).or_else(|| match which {
         SnapshotAutodelete::All => snapshots.iter().find(may_go),
         SnapshotAutodelete::Scheduled | SnapshotAutodelete::Off => None,
     });

@@ -25,7 +25,7 @@ use platform::mutation::{self, Rule};
 use platform::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use units::{VolumeId, Vvbn};
+use units::{Schedule, VolumeId, Vvbn};
 
 /// Areas that one message counts, each a block of the free map.
 const AREAS_PER_MESSAGE: u64 = 64;
@@ -75,6 +75,8 @@ pub(crate) struct VbnSide {
     pub is_smaller: bool,
     /// The size from which the volume grows by itself with the running consistency point.
     pub grows_from: Option<u64>,
+    /// A restore waits for the next freeze.
+    pub is_restore_put_off: bool,
     /// Snapshots that go by themselves with the running consistency point.
     pub autodeleted: Vec<String>,
     /// It is a clone that no image has yet. The first is to be small: background work comes later.
@@ -128,6 +130,7 @@ impl FlexibleVolume {
             is_larger: false,
             is_smaller: false,
             grows_from: None,
+            is_restore_put_off: false,
             autodeleted: Vec::new(),
             is_born: false,
             is_put_off: false,
@@ -260,8 +263,8 @@ impl FlexibleVolume {
     /// What its record says.
     pub fn set_autodelete(&self, which: SnapshotAutodelete) {
         *self.autodelete.lock() = which;
-        let gives = which != SnapshotAutodelete::Off;
-        self.front.shared.gives_snapshots.store(gives, Ordering::Relaxed);
+        let is_on = which != SnapshotAutodelete::Off;
+        self.front.shared.may_delete_snapshot.store(is_on, Ordering::Relaxed);
     }
 
     /// The names of snapshots that went by themselves since the last call, in the order in which
@@ -343,6 +346,7 @@ impl FlexibleVolume {
             return if side.is_stuck { Err(full) } else { Ok(Acted::PutOff(full)) };
         }
         if let put_off @ Acted::PutOff(_) = self.promise(side, request)? {
+            side.is_restore_put_off |= matches!(request, SnapshotRequest::Restore(_));
             return Ok(put_off);
         }
         side.requests.accept(&mut side.space, request, birth);
@@ -395,11 +399,11 @@ impl FlexibleVolume {
             let could_be = own.could_promise(numbers, of_own);
             let waits = match could_be {
                 // What others were promised is mostly more than they come to use. If it is not, the
-                // volume is asked to grow at the next freeze. A restore has no snapshot deleted: it
-                // might be the one that is wanted.
+                // volume is asked to grow at the next freeze, or to delete a snapshot.
                 true => shared.growth_blocks.load(Ordering::Relaxed) > 0,
                 false => {
-                    shared.ask_to_grow(numbers, of_own) || !makes_room && shared.ask_for_snapshot()
+                    shared.ask_to_grow(numbers, of_own)
+                        || is_own_creation(request) && shared.ask_for_deletion()
                 }
             };
             if waits {
@@ -533,6 +537,13 @@ impl FlexibleVolume {
         self.settle_size();
         self.front.shared.reclaiming.store(false, Ordering::Relaxed);
     }
+}
+
+/// Whether a request is for a snapshot that others may be deleted for. One of a schedule is taken
+/// where there is room.
+fn is_own_creation(request: &SnapshotRequest) -> bool {
+    let is_own = |name: &String| Schedule::of_name(name).is_none();
+    matches!(request, SnapshotRequest::Create(name) if is_own(name))
 }
 
 /// Nothing was promised for the volume.

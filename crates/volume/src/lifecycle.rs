@@ -424,8 +424,8 @@ pub(crate) fn shared_of(aggregate: &Aggregate) -> Arc<Shared> {
         reclaiming: AtomicBool::new(false),
         growth_blocks: AtomicU64::new(0),
         wants_growth: AtomicBool::new(false),
-        gives_snapshots: AtomicBool::new(false),
-        wants_snapshot: AtomicBool::new(false),
+        may_delete_snapshot: AtomicBool::new(false),
+        wants_deletion: AtomicBool::new(false),
         used_inodes: AtomicU64::new(0),
     })
 }

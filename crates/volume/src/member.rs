@@ -142,6 +142,9 @@ impl Member for FlexibleVolume {
         };
         let is_put_off = has_work && scan_blocks_max == 0;
         side.is_put_off = is_put_off;
+        if is_put_off {
+            autodelete::note_put_off(&self.front.shared, &side.space);
+        }
         side.is_stuck = is_put_off && side.space.has_trees_to_discard();
         let wanted = std::mem::take(&mut side.is_larger)
             || side.space.snapshots_changed
@@ -208,6 +211,9 @@ impl Member for FlexibleVolume {
     }
 
     fn publish(&self, access: &mut Access<'_>, published: &Published<'_>) -> bool {
+        // Who waited for room asks again.
+        self.front.shared.wants_growth.store(false, Ordering::Relaxed);
+        self.front.shared.wants_deletion.store(false, Ordering::Relaxed);
         let container = container_inode(self.front.id);
         let given_up = published.given_up.iter().find(|file| file.inode == container);
         if let Some(aggregate) = self.aggregate.upgrade()
@@ -242,9 +248,6 @@ impl Member for FlexibleVolume {
             self.note_grown(from);
         }
         self.untold_deletions.lock().append(&mut side.autodeleted);
-        // Who waited for room asks again.
-        self.front.shared.wants_growth.store(false, Ordering::Relaxed);
-        self.front.shared.wants_snapshot.store(false, Ordering::Relaxed);
         let is_discarding = side.space.has_trees_to_discard();
         self.is_discarding.store(is_discarding, Ordering::Relaxed);
         let again = side.space.has_snapshot_work()

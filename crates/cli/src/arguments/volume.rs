@@ -95,7 +95,7 @@ pub enum VolumeCommand {
         #[arg(long, value_name = "hourly=N,daily=N,weekly=N,monthly=N|default|none")]
         snapshot_policy: Option<SnapshotPolicy>,
         /// Which snapshots are deleted, oldest first, when less than a twentieth of the volume is
-        /// free or something finds no room, and the volume does not grow. scheduled: those of the
+        /// free or something finds no room, and the volume cannot grow. scheduled: those of the
         /// snapshot policy; all: those first, then the others. Held snapshots and those that clones
         /// began with stay
         #[arg(long, value_name = "off|scheduled|all")]

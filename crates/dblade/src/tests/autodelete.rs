@@ -60,6 +60,7 @@ fn snapshots_of_schedules_go_oldest_first_and_others_stay() {
     node.commit_all();
     assert_eq!(names(&node), ["mine", "yours"]);
     let served = node.engine.volume_named("small").unwrap();
+    // The newest of a schedule goes last of them.
     assert_eq!(served.take_autodeleted(), [MIXED[1], MIXED[2], MIXED[4]]);
     assert_eq!(served.take_autodeleted(), [""; 0], "they are told once");
     // Two of the three had blocks that nothing else has, eight pieces in all.
@@ -164,4 +165,39 @@ fn the_choice_is_kept_over_power_cuts_and_can_be_taken_back() {
     assert_eq!(chosen(&node), SnapshotAutodelete::Scheduled);
     overwrite(&node, 9).unwrap();
     assert!(names(&node).len() < MIXED.len());
+}
+
+/// A volume that is larger than its aggregate: what is short is the aggregate's room.
+#[test]
+fn snapshots_go_where_the_aggregate_is_full() {
+    let node = start(96, SnapshotAutodelete::All);
+    node.wait(|done| node.engine.resize_volume("small", 1 << 24, done)).unwrap();
+    with_snapshots(&node, &MIXED);
+    request(&node, SnapshotRequest::Hold("mine".to_owned())).unwrap();
+    fill(&node, "small", 100_000);
+    node.commit_all();
+    assert_eq!(names(&node), ["mine"]);
+    let budget = || node.engine.aggregates()[0].parts.shared.budget.free_blocks();
+    assert!(budget() < 512, "{} blocks are free", budget());
+    // Nobody waits for what never goes.
+    assert_eq!(overwrite(&node, 9), Err(FsError::NoSpace));
+}
+
+/// A restore beside clients that wait for room finds its snapshot.
+#[test]
+fn a_restored_snapshot_does_not_go() {
+    let node = start(97, SnapshotAutodelete::All);
+    with_snapshots(&node, &MIXED);
+    node.commit_all();
+    let root = node.root("small");
+    // All that can be promised is, and somebody waits.
+    for number in 0..400_u64 {
+        let (mode, set) = (CreateMode::Unchecked, SetAttributes::default());
+        let name = format!("waits {number}").into_bytes();
+        let create = calls::Create { directory: root, name, mode, set };
+        create.send(&node.service, &Caller::root(), Box::new(drop));
+    }
+    let restore = SnapshotRequest::Restore(MIXED[1].to_owned());
+    request(&node, restore).unwrap();
+    assert_eq!(names(&node), MIXED[..2]);
 }

@@ -157,8 +157,8 @@ fn shared(blocks: u64) -> Arc<Shared> {
         reclaiming: AtomicBool::new(false),
         growth_blocks: AtomicU64::new(0),
         wants_growth: AtomicBool::new(false),
-        gives_snapshots: AtomicBool::new(false),
-        wants_snapshot: AtomicBool::new(false),
+        may_delete_snapshot: AtomicBool::new(false),
+        wants_deletion: AtomicBool::new(false),
         used_inodes: std::sync::atomic::AtomicU64::new(0),
     };
     shared.budget.settle(blocks, RESERVE_BLOCKS);

@@ -11,6 +11,7 @@
 //! | [`streams()`] | a file larger than memory, in order and at random, over NFS |
 //! | [`compare_streams`] | the same beside nfs-ganesha on XFS and on btrfs |
 //! | [`compare_local`] | the same on a mount of ours, beside XFS and btrfs on loop devices |
+//! | [`compare_volumes`] | snapshots, clones and ageing of a volume, beside btrfs and XFS |
 //! | [`freespace()`] | what the choice of free space costs drives, modelled, beside FreeSpace |
 //! | [`flexvol()`] | a flexible volume beside a traditional one, as in FlexVol section 5 |
 //! | [`model()`] | the engine on more cores and disks than this machine has, in modelled time |
@@ -50,6 +51,7 @@ mod stripes;
 mod summary;
 mod svg;
 mod tools;
+mod volumes;
 
 pub use big::{BigBench, BigFigure, BigLoad, big};
 pub use engine::{EngineBench, engine};
@@ -73,3 +75,4 @@ pub use operation::{OPERATIONS, OPERATIONS_MAX, run_operation};
 pub use process::NodeBench;
 pub use raid::{RaidBench, raid};
 pub use summary::{Beside, Report, Role, Row, Series, Span, Unit};
+pub use volumes::{VolumesBench, compare_volumes};

@@ -118,6 +118,23 @@ impl FileSystem {
     }
 }
 
+/// That this process may mount, and empty the page cache.
+pub(crate) fn wants_root() -> Result<(), BenchError> {
+    if rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let why = "it wants root, for mounts and to empty the page cache".to_owned();
+    Err(BenchError::Server { what: "a local file system", why })
+}
+
+/// That a file system is left out, said once.
+pub(crate) fn note_left_out(notes: &mut Vec<String>, name: &str, error: &BenchError) {
+    let note = format!("{name} is left out: {error}");
+    if !notes.contains(&note) {
+        notes.push(note);
+    }
+}
+
 /// Loop devices by their paths. The kernel ends each with its last user: this, however the process
 /// ends, or its mount.
 #[derive(Default)]

@@ -70,7 +70,7 @@ pub(crate) fn pause() {
     pause_for(STEP_MILLISECONDS * 1_000_000);
 }
 
-fn pause_for(nanoseconds: i64) {
+pub(crate) fn pause_for(nanoseconds: i64) {
     let step = rustix::time::Timespec { tv_sec: 0, tv_nsec: nanoseconds };
     // A signal that ends it early only makes the next look come earlier.
     let _ = rustix::thread::nanosleep(&step);
@@ -230,11 +230,10 @@ impl NodeProcess {
         let what = "cannot make the node's directory";
         std::fs::create_dir_all(&node.directory)
             .map_err(|error| BenchError::System { what, error })?;
-        let state = node.directory.join("state");
         node.command(&[
             "init",
             "--state-dir",
-            &state.display().to_string(),
+            &node.state().display().to_string(),
             "--dev-disks",
             &format!("{}x{}", shape.disks, bench.disk_bytes()),
             "--nfs",
@@ -315,6 +314,15 @@ impl NodeProcess {
         }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         Process::start(&mut command, true)
+    }
+
+    /// Its admin socket.
+    pub fn socket(&self) -> PathBuf {
+        self.state().join("admin.sock")
+    }
+
+    fn state(&self) -> PathBuf {
+        self.directory.join("state")
     }
 
     /// Where it writes down what its threads do.

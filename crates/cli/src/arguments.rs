@@ -23,7 +23,7 @@ pub use bench::{
     BenchBigArguments, BenchCommand, BenchCompareCommand, BenchEngineArguments,
     BenchFlexvolArguments, BenchFreespaceArguments, BenchFuseArguments, BenchModelArguments,
     BenchNfsArguments, BenchNodeArguments, BenchRaidArguments, BenchStartArguments,
-    BenchStreamsArguments, ModelMedium,
+    BenchStreamsArguments, BenchVolumesArguments, ModelMedium,
 };
 pub use check::CheckCommand;
 pub use clone::CloneCommand;

@@ -38,9 +38,9 @@ pub use arguments::{
     BenchBigArguments, BenchCommand, BenchCompareCommand, BenchEngineArguments,
     BenchFlexvolArguments, BenchFreespaceArguments, BenchFuseArguments, BenchModelArguments,
     BenchNfsArguments, BenchNodeArguments, BenchRaidArguments, BenchStartArguments,
-    BenchStreamsArguments, CheckCommand, Cli, ClientCommand, Command, CompletionArguments,
-    InitArguments, JobCommand, LogFormat, ManualArguments, ModelMedium, Options, ServeArguments,
-    Shell,
+    BenchStreamsArguments, BenchVolumesArguments, CheckCommand, Cli, ClientCommand, Command,
+    CompletionArguments, InitArguments, JobCommand, LogFormat, ManualArguments, ModelMedium,
+    Options, ServeArguments, Shell,
 };
 pub use commands::run;
 pub use terminal::Terminal;

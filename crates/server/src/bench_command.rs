@@ -7,15 +7,15 @@ use crate::shutdown::SIGNALLED_STATUS;
 use admin_api::{AdminError, Code};
 use bench::{
     Beside, EngineBench, FlexvolBench, FlexvolFigure, Latencies, Machine, NfsBench, NodeBench,
-    RaidBench, Report, Role, Row, Scratch, Series, Span, StartBench, Unit, clean_up_and_exit,
-    engine, flexvol, nfs, serve_nothing, strip_chart,
+    RaidBench, Report, Role, Row, Scratch, Series, Span, StartBench, Unit, VolumesBench,
+    clean_up_and_exit, engine, flexvol, nfs, serve_nothing, strip_chart,
 };
 use cli::output::Output;
 use cli::table::{Column, Table};
 use cli::{
     BenchCommand, BenchCompareCommand, BenchEngineArguments, BenchFlexvolArguments,
     BenchFuseArguments, BenchModelArguments, BenchNfsArguments, BenchNodeArguments,
-    BenchRaidArguments, BenchStartArguments, BenchStreamsArguments,
+    BenchRaidArguments, BenchStartArguments, BenchStreamsArguments, BenchVolumesArguments,
 };
 use platform::Clock as _;
 use platform::linux::SystemClock;
@@ -66,6 +66,9 @@ pub(crate) fn run(command: &BenchCommand) -> Result<Output, AdminError> {
         BenchCommand::Compare(BenchCompareCommand::Local(arguments)) => {
             let (bench, _removed) = streams_bench(arguments)?;
             bench::compare_local(&bench, &mut progress).map_err(failed)?
+        }
+        BenchCommand::Compare(BenchCompareCommand::Volumes(arguments)) => {
+            compare_volumes(arguments)?
         }
         BenchCommand::List(arguments) => {
             let (bench, _removed) = node_bench(arguments.clone())?;
@@ -209,6 +212,17 @@ fn streams_bench(arguments: &BenchStreamsArguments) -> Result<(NodeBench, Scratc
     let arguments =
         BenchNodeArguments { directory, only, seconds, rounds, file_size, memory, journal_size };
     node_bench(arguments)
+}
+
+fn compare_volumes(arguments: &BenchVolumesArguments) -> Result<Report, AdminError> {
+    let BenchVolumesArguments { directory, only, seconds, rounds, .. } = arguments.clone();
+    let BenchVolumesArguments { file_size, memory, journal_size, write_back, .. } = *arguments;
+    let node =
+        BenchNodeArguments { directory, only, seconds, rounds, file_size, memory, journal_size };
+    let (node, _removed) = node_bench(node)?;
+    let snapshot_nanoseconds = arguments.snapshot_seconds.as_nanos() as u64;
+    let bench = VolumesBench { node, snapshot_nanoseconds, write_back };
+    bench::compare_volumes(&bench, &mut progress).map_err(failed)
 }
 
 fn run_start(arguments: &BenchStartArguments) -> Result<Report, AdminError> {

@@ -21,7 +21,7 @@ use crate::machine::Machine;
 use crate::measured::Sample;
 use crate::mounted::MountedNode;
 use crate::node::BenchError;
-use crate::peer_disks::{FileSystem, Images, Place};
+use crate::peer_disks::{FileSystem, Images, Place, note_left_out, wants_root};
 use crate::process::{NodeBench, NodeShape};
 use crate::streams::{
     BareDisk, LARGE_BYTES, LARGE_DEPTH, Line, Load, Outcome, SHAPES, SMALL_DEPTH, Shape, Side,
@@ -132,10 +132,7 @@ pub fn compare_local(
         };
         return Err(Line::none(SHAPES.iter().flat_map(each)));
     }
-    if !rustix::process::geteuid().is_root() {
-        let why = "it wants root, for mounts and to empty the page cache".to_owned();
-        return Err(BenchError::Server { what: "a local file system", why });
-    }
+    wants_root()?;
     let mut rounds = Rounds::new(bench);
     for round in 1..=bench.rounds {
         for ((through, back), shape) in &mut shapes {
@@ -230,10 +227,7 @@ impl<'a> Rounds<'a> {
         let mounted = match self.mount(file_system) {
             Ok(mounted) => mounted,
             Err(error) => {
-                let note = format!("{name} is left out: {error}");
-                if !self.notes.contains(&note) {
-                    self.notes.push(note);
-                }
+                note_left_out(&mut self.notes, name, &error);
                 return Ok(());
             }
         };

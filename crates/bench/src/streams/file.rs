@@ -35,6 +35,21 @@ enum Direction {
     Write,
 }
 
+/// The pieces that a thread moves.
+#[derive(Clone, Copy)]
+struct Pieces {
+    direction: Direction,
+    length: usize,
+    /// Writes of a thread from one fdatasync to its next.
+    writes_per_sync: Option<u64>,
+}
+
+impl Pieces {
+    const fn new(direction: Direction, length: usize) -> Self {
+        Self { direction, length, writes_per_sync: None }
+    }
+}
+
 impl StreamFile {
     /// A file of `bytes`, which requests in order move in pieces of `request_bytes`.
     pub fn new(file: File, bytes: u64, request_bytes: usize) -> Self {
@@ -58,19 +73,48 @@ impl StreamFile {
         let next = move |numbers: &mut Numbers, _| {
             (begun.fetch_add(1, Ordering::Relaxed) < blocks / 4).then(|| numbers.next(blocks))
         };
-        self.run(Direction::Write, depth, BLOCK_SIZE, next)
+        self.run(Pieces::new(Direction::Write, BLOCK_SIZE), depth, next)
+    }
+
+    /// Blocks at random for so long, until they are durable. Each thread has its writes made
+    /// durable after `writes_per_sync` of them; the last of these takes as long as that.
+    pub fn overwrite_for(
+        &self,
+        depth: usize,
+        nanoseconds: u64,
+        writes_per_sync: u64,
+    ) -> io::Result<Measured> {
+        let pieces = Pieces::new(Direction::Write, BLOCK_SIZE);
+        let pieces = Pieces { writes_per_sync: Some(writes_per_sync), ..pieces };
+        self.run(pieces, depth, self.at_random_for(nanoseconds))
+    }
+
+    /// So many blocks at random, which nothing here makes durable.
+    pub fn change(&self, count: u64, numbers: &mut Numbers) -> io::Result<()> {
+        let blocks = self.bytes / BLOCK_SIZE_U64;
+        let pieces = Pieces::new(Direction::Write, BLOCK_SIZE);
+        let next = |done| (done < count).then(|| numbers.next(blocks));
+        leftovers::load(|| move_pieces(&self.file, pieces, next)).map(drop)
     }
 
     /// Blocks at random for so long.
     pub fn read_random(&self, depth: usize, nanoseconds: u64) -> io::Result<Measured> {
+        let pieces = Pieces::new(Direction::Read, BLOCK_SIZE);
+        self.run(pieces, depth, self.at_random_for(nanoseconds))
+    }
+
+    /// Numbers of blocks, from now on for so long.
+    fn at_random_for(
+        &self,
+        nanoseconds: u64,
+    ) -> impl Fn(&mut Numbers, u64) -> Option<u64> + Send + Sync + 'static + use<> {
         let blocks = self.bytes / BLOCK_SIZE_U64;
         let deadline = SystemClock.monotonic_nanoseconds() + nanoseconds;
         // One at the least: a thread may begin late.
-        let next = move |numbers: &mut Numbers, done: u64| {
+        move |numbers, done| {
             let is_time = done == 0 || SystemClock.monotonic_nanoseconds() < deadline;
             is_time.then(|| numbers.next(blocks))
-        };
-        self.run(Direction::Read, depth, BLOCK_SIZE, next)
+        }
     }
 
     fn in_order(&self, direction: Direction, depth: usize) -> io::Result<Measured> {
@@ -80,16 +124,15 @@ impl StreamFile {
             let number = begun.fetch_add(1, Ordering::Relaxed);
             (number < count).then_some(number)
         };
-        self.run(direction, depth, self.request_bytes, next)
+        self.run(Pieces::new(direction, self.request_bytes), depth, next)
     }
 
-    /// Moves pieces of `length` on `depth` threads, each until `next` has no number for it. That is
-    /// told how many the thread has done.
+    /// Moves pieces on `depth` threads, each until `next` has no number for it. That is told how
+    /// many the thread has done.
     fn run(
         &self,
-        direction: Direction,
+        pieces: Pieces,
         depth: usize,
-        length: usize,
         next: impl Fn(&mut Numbers, u64) -> Option<u64> + Send + Sync + 'static,
     ) -> io::Result<Measured> {
         let next = Arc::new(next);
@@ -97,8 +140,7 @@ impl StreamFile {
             let (next, file) = (Arc::clone(&next), Arc::clone(&self.file));
             // Small seeds would have all threads begin with small numbers.
             let mut numbers = Numbers::new((number + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-            let body =
-                move || move_pieces(&file, direction, length, |done| next(&mut numbers, done));
+            let body = move || move_pieces(&file, pieces, |done| next(&mut numbers, done));
             spawn("stream", body)
         };
         leftovers::load(|| {
@@ -110,7 +152,7 @@ impl StreamFile {
                 let ended = thread.join().map_err(|_| io::Error::other("a thread panicked"))?;
                 latencies.add(&ended?);
             }
-            if direction == Direction::Write {
+            if pieces.direction == Direction::Write {
                 self.file.sync_all()?;
             }
             let nanoseconds = SystemClock.monotonic_nanoseconds() - begin;
@@ -124,10 +166,10 @@ impl StreamFile {
 /// What one thread does.
 fn move_pieces(
     file: &File,
-    direction: Direction,
-    length: usize,
+    pieces: Pieces,
     mut next: impl FnMut(u64) -> Option<u64>,
 ) -> io::Result<Latencies> {
+    let Pieces { direction, length, writes_per_sync } = pieces;
     let mut buffer = Buffer::new(length);
     let bytes = buffer.bytes();
     let mut latencies = Latencies::default();
@@ -144,6 +186,10 @@ fn move_pieces(
         match direction {
             Direction::Read => file.read_exact_at(bytes, offset)?,
             Direction::Write => file.write_all_at(bytes, offset)?,
+        }
+        let written = latencies.total() + 1;
+        if writes_per_sync.is_some_and(|writes| written.is_multiple_of(writes)) {
+            file.sync_data()?;
         }
         latencies.record(SystemClock.monotonic_nanoseconds() - begin);
         if direction == Direction::Read {
@@ -179,6 +225,9 @@ mod tests {
         assert_eq!(stream.overwrite(32).unwrap().operations, 64, "a quarter of the blocks");
         let random = stream.read_random(32, 1).unwrap();
         assert!(random.operations >= 32 && random.nanoseconds > 0, "one on each thread");
+        assert!(stream.overwrite_for(4, 1, 1).unwrap().operations >= 4, "one on each thread");
+        stream.change(16, &mut Numbers::new(1)).unwrap();
+        assert_eq!(stream.read(8).unwrap().operations, 4, "each block has its number again");
         file.write_all_at(&7_u64.to_le_bytes(), 9 * BLOCK_SIZE_U64).unwrap();
         let noticed = stream.read(2).unwrap_err().to_string();
         assert!(noticed.contains("block 9 "), "{noticed}");

@@ -225,7 +225,7 @@ fn rest(file_bytes: u64) {
 }
 
 /// Has the system write its page cache to the disks, and then drop it.
-fn empty_page_cache() -> Result<(), BenchError> {
+pub(crate) fn empty_page_cache() -> Result<(), BenchError> {
     let what = "cannot empty the page cache";
     rustix::fs::sync();
     let emptied = std::fs::write("/proc/sys/vm/drop_caches", "3");

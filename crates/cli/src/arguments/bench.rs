@@ -57,6 +57,9 @@ pub enum BenchCompareCommand {
     Streams(BenchStreamsArguments),
     /// XFS and btrfs on loop devices, beside a FUSE mount: the same, by plain calls; wants root
     Local(BenchStreamsArguments),
+    /// btrfs and XFS with reflinks on loop devices, beside a volume of ours on a FUSE mount:
+    /// snapshots, clones, overwrites amid snapshots, reads after them; wants root
+    Volumes(BenchVolumesArguments),
 }
 
 /// What benches of a node have in common.
@@ -133,6 +136,41 @@ pub struct BenchStreamsArguments {
     /// The node's journal
     #[arg(long, value_name = "SIZE", default_value = "256M")]
     pub journal_size: ByteSize,
+}
+
+/// `stroop bench compare volumes`.
+#[derive(Args, Clone, Debug)]
+pub struct BenchVolumesArguments {
+    /// Where to make disks, one side's at a time; they take up to three times the file and once
+    /// more for each snapshot amid overwrites, and are removed [default: a temporary one]
+    #[arg(long, value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+    /// Only the loads with one of these in their name, with a comma between; those before them run
+    /// all the same
+    #[arg(long, value_name = "PART", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// How long blocks are overwritten in a round
+    #[arg(long, value_name = "SECONDS", default_value = "35", value_parser = parse_seconds)]
+    pub seconds: Duration,
+    /// The time from one snapshot to the next meanwhile
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_seconds)]
+    pub snapshot_seconds: Duration,
+    /// Rounds, each with a node and file systems of its own; the median counts
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = parse_count)]
+    pub rounds: usize,
+    /// Size of the file that is overwritten and read
+    #[arg(long, value_name = "SIZE", default_value = "1G")]
+    pub file_size: ByteSize,
+    /// The node's memory for caches and buffers
+    #[arg(long, value_name = "SIZE", default_value = "1G")]
+    pub memory: ByteSize,
+    /// The node's journal
+    #[arg(long, value_name = "SIZE", default_value = "256M")]
+    pub journal_size: ByteSize,
+    /// Have the kernel keep data that is written to our mount and send it later, as it does for
+    /// local file systems
+    #[arg(long)]
+    pub write_back: bool,
 }
 
 /// `stroop bench start`.

@@ -120,8 +120,8 @@ pub enum SnapshotAutodelete {
 }
 
 impl SnapshotAutodelete {
-    /// What a volume's record says; off, with a value of a newer build, whose feature has the volume
-    /// read-only.
+    /// What a volume's record says; off, with a value of a newer build, whose feature keeps the
+    /// volume from being written.
     #[must_use]
     pub const fn of(record: &VolumeRecord) -> Self {
         match record.snapshot_autodelete {

@@ -2,13 +2,13 @@
 //!
 //! An administrator chooses which ([`SnapshotAutodelete`]): those of schedules, or those first and
 //! then the others. A freeze deletes the oldest of them, one at a time: the next is looked at when
-//! the space of the last has come back. Whoever finds no room meanwhile waits
-//! ([`cowfs::logical::Shared::ask_for_deletion`]), whether it is the volume's room that is short or
-//! the aggregate's. Growth and what is being freed in the volume come first.
+//! the last is gone, and clearing delayed frees gets no further. Whoever finds no room meanwhile
+//! waits ([`cowfs::logical::Shared::ask_for_deletion`]), whether it is the volume's room that is
+//! short or the aggregate's. Growth and what is being freed in the volume come first.
 //!
 //! Invariants: snapshots that are held, or that clones began with, stay. Those that somebody has
 //! taken stay unless the administrator chose all, and then until no other may go. Nothing is
-//! deleted while a restore is under way, or waits for room.
+//! deleted while a restore is under way, nor at a freeze at which a restore or a hold is put off.
 //!
 //! Fails: a deletion for which the aggregate has no room is tried again at the next freeze. Where
 //! no snapshot may go, or the work on a deleted one finds no room, nobody waits for one until the
@@ -36,7 +36,7 @@ const SHORT_SHARE: u64 = 20;
 pub(crate) fn delete_if_short(volume: &FlexibleVolume, access: &mut Access<'_>, is_dirty: bool) {
     let shared = &volume.front.shared;
     let is_wanted = shared.wants_deletion.swap(false, Ordering::Relaxed);
-    let is_restore_put_off = std::mem::take(&mut volume.vbn.write(access).is_restore_put_off);
+    let is_needed = std::mem::take(&mut volume.vbn.write(access).is_snapshot_needed);
     let which = chosen(volume, access);
     shared.may_delete_snapshot.store(which != SnapshotAutodelete::Off, Ordering::Relaxed);
     let side = volume.vbn.read(access);
@@ -48,7 +48,7 @@ pub(crate) fn delete_if_short(volume: &FlexibleVolume, access: &mut Access<'_>, 
         return;
     }
     let is_freeing = is_deleting(&side.space) || volume.goes_on_clearing(side);
-    if is_freeing || is_restore_put_off || side.requests.restore.is_some() {
+    if is_freeing || is_needed || side.requests.restore.is_some() {
         return;
     }
     let Some(name) = oldest(volume, access, which) else {
@@ -57,7 +57,11 @@ pub(crate) fn delete_if_short(volume: &FlexibleVolume, access: &mut Access<'_>, 
     let birth = Birth { identity: SnapshotUuid([0; 16]), time: Timestamp(0) };
     let delete = SnapshotRequest::Delete(name.clone());
     match volume.accept(access, &delete, birth) {
-        Ok(Acted::Done) => volume.vbn.write(access).autodeleted.push(name),
+        Ok(Acted::Done) => {
+            volume.vbn.write(access).autodeleted.push(name);
+            // Who waits is woken before the commit, and waits on for what goes.
+            shared.reclaiming.store(true, Ordering::Relaxed);
+        }
         Ok(Acted::PutOff(_)) => {}
         Err(_) => shared.may_delete_snapshot.store(false, Ordering::Relaxed),
     }

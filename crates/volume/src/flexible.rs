@@ -75,8 +75,8 @@ pub(crate) struct VbnSide {
     pub is_smaller: bool,
     /// The size from which the volume grows by itself with the running consistency point.
     pub grows_from: Option<u64>,
-    /// A restore waits for the next freeze.
-    pub is_restore_put_off: bool,
+    /// A restore or a hold waits for the next freeze.
+    pub is_snapshot_needed: bool,
     /// Snapshots that go by themselves with the running consistency point.
     pub autodeleted: Vec<String>,
     /// It is a clone that no image has yet. The first is to be small: background work comes later.
@@ -130,7 +130,7 @@ impl FlexibleVolume {
             is_larger: false,
             is_smaller: false,
             grows_from: None,
-            is_restore_put_off: false,
+            is_snapshot_needed: false,
             autodeleted: Vec::new(),
             is_born: false,
             is_put_off: false,
@@ -346,7 +346,8 @@ impl FlexibleVolume {
             return if side.is_stuck { Err(full) } else { Ok(Acted::PutOff(full)) };
         }
         if let put_off @ Acted::PutOff(_) = self.promise(side, request)? {
-            side.is_restore_put_off |= matches!(request, SnapshotRequest::Restore(_));
+            let needs = matches!(request, SnapshotRequest::Restore(_) | SnapshotRequest::Hold(_));
+            side.is_snapshot_needed |= needs;
             return Ok(put_off);
         }
         side.requests.accept(&mut side.space, request, birth);

@@ -1,6 +1,6 @@
 //! Who keeps a volume: snapshots and clones, each by the call that its users would make.
 //!
-//! | | snapshot | deletion of a snapshot, until its space is back | clone |
+//! | | snapshot | deletion of a snapshot, until none that was deleted holds a block | clone |
 //! | --- | --- | --- | --- |
 //! | stroop | syncfs(2) of a mount that writes back, `snapshot_create` | `snapshot_delete`, then `volume_space` until no deleted snapshot holds a block | `clone_create` |
 //! | btrfs | `subvolume snapshot -r`, syncfs(2) | `subvolume delete --commit-after`, then `subvolume list -d` until none is left, syncfs(2) | `subvolume snapshot`, syncfs(2) |
@@ -29,8 +29,8 @@ use std::time::Duration;
 
 /// How long the node may take for an answer.
 const ANSWER_WAIT: Duration = Duration::from_mins(2);
-/// Space that does not come back within this time never will: in steps of [`LOOK_NANOSECONDS`].
-const LOOKS_MAX: usize = 60_000;
+/// Space that does not come back within this time never will.
+const FREEING_NANOSECONDS_MAX: u64 = 60_000_000_000;
 const LOOK_NANOSECONDS: i64 = 1_000_000;
 /// The large file of a volume.
 pub(super) const DATA: &str = "data";
@@ -177,9 +177,10 @@ fn asked<T>(socket: &Path, ask: impl FnOnce(&Node) -> Result<T, AdminError>) -> 
     leftovers::run(|| ask(&node)).map_err(|error| error.to_string())
 }
 
-/// Whether `look` finds it true in time.
+/// Whether `look` finds it true in time, and before an interrupt.
 fn comes_true<E>(mut look: impl FnMut() -> Result<bool, E>) -> Result<bool, E> {
-    for _ in 0..LOOKS_MAX {
+    let end = SystemClock.monotonic_nanoseconds() + FREEING_NANOSECONDS_MAX;
+    while !leftovers::is_ending() && SystemClock.monotonic_nanoseconds() < end {
         if look()? {
             return Ok(true);
         }

@@ -6,7 +6,8 @@
 //! that each write blocks at random, with an fdatasync after [`WRITES_PER_SYNC`] of its writes.
 //! Meanwhile a thread takes a snapshot each time that an interval is over.
 //!
-//! Invariants: all sides get the same calls with the same numbers of blocks, in the same order.
+//! Invariants: all sides get the same calls with the same numbers of blocks, in the same order; XFS
+//! without what comes before a snapshot.
 //! Each block begins with its number, and a read that finds another number there fails.
 //!
 //! Fails: with the message of the call that failed, also of the thread that takes snapshots.

@@ -141,7 +141,7 @@ pub struct BenchStreamsArguments {
 /// `stroop bench compare volumes`.
 #[derive(Args, Clone, Debug)]
 pub struct BenchVolumesArguments {
-    /// Where to make disks, one side's at a time; they take up to three times the file and once
+    /// Where to make disks, one side's at a time; they take up to four times the file and once
     /// more for each snapshot amid overwrites, and are removed [default: a temporary one]
     #[arg(long, value_name = "DIR")]
     pub directory: Option<PathBuf>,

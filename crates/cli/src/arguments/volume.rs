@@ -94,10 +94,10 @@ pub enum VolumeCommand {
         /// none is deleted. default: hourly=6,daily=7,weekly=4
         #[arg(long, value_name = "hourly=N,daily=N,weekly=N,monthly=N|default|none")]
         snapshot_policy: Option<SnapshotPolicy>,
-        /// Which snapshots are deleted, oldest first, when less than a twentieth of the volume is
-        /// free or something finds no room, and the volume cannot grow. scheduled: those of the
-        /// snapshot policy; all: those first, then the others. Held snapshots and those that clones
-        /// began with stay
+        /// Which snapshots are deleted, oldest first, when a client finds no room, or less than a
+        /// twentieth of a volume that grows no more is free. scheduled: those of the snapshot
+        /// policy; all: those first, then the others. Held snapshots and those that clones began
+        /// with stay
         #[arg(long, value_name = "off|scheduled|all")]
         snapshot_autodelete: Option<SnapshotAutodelete>,
     },

@@ -30,9 +30,9 @@ use units::{Schedule, SnapshotUuid, Timestamp};
 /// half of what a volume grows at: growth comes first.
 const SHORT_SHARE: u64 = 20;
 
-/// Deletes the oldest snapshot that may go if room is short and the volume cannot grow; part of a
-/// freeze. `is_dirty`: it has changes. Where the changes free something, whether the room is short
-/// is known later.
+/// Deletes the oldest snapshot that may go if somebody waits for it, or if room is short and the
+/// volume is at its largest size; part of a freeze. `is_dirty`: the volume has changes. Where these
+/// free something, whether the room is short is known later.
 pub(crate) fn delete_if_short(volume: &FlexibleVolume, access: &mut Access<'_>, is_dirty: bool) {
     let shared = &volume.front.shared;
     let is_wanted = shared.wants_deletion.swap(false, Ordering::Relaxed);

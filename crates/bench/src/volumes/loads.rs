@@ -1,4 +1,4 @@
-//! What is done with a volume, and how long it takes.
+//! The loads on a volume: snapshots, clones, overwrites and a read, each with how long it takes.
 //!
 //! A volume has one large file and [`FILES`] small ones. Before each snapshot that is timed
 //! [`CHANGED_BLOCKS`] blocks of the large file and [`CHANGED_FILES`] small files are written again,
@@ -6,8 +6,8 @@
 //! that each write blocks at random, with an fdatasync after [`WRITES_PER_SYNC`] of its writes.
 //! Meanwhile a thread takes a snapshot each time that an interval is over.
 //!
-//! Invariants: all sides get the same calls with the same numbers of blocks, in the same order; XFS
-//! without what comes before a snapshot.
+//! Invariants: all sides get the same calls with the same numbers of blocks, in the same order.
+//! XFS, which has no snapshots, does not get the writes that come before each of them.
 //! Each block begins with its number, and a read that finds another number there fails.
 //!
 //! Fails: with the message of the call that failed, also of the thread that takes snapshots.
@@ -42,7 +42,7 @@ const WRITES_PER_SYNC: u64 = 256;
 /// The snapshot that clones begin with.
 const BASE: &str = "base";
 
-/// What is done, in this order.
+/// A load. A round does them in this order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Load {
     SnapshotCreate,

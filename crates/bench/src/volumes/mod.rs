@@ -161,7 +161,7 @@ impl Side {
 /// What else is measured: our frees that are not yet done; all others are programs' starts.
 const DELAYED: &str = "delayed";
 
-/// What was measured.
+/// The figures of all rounds.
 struct Figures {
     /// The lines that were asked for.
     rows: Vec<(Load, Row)>,

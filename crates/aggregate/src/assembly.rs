@@ -10,6 +10,7 @@ use crate::block_side::room::settle_budget;
 use crate::block_side::side::BlockSide;
 use crate::consistency_point::freeze;
 use crate::relocating::temperature;
+use crate::relocation::splits::SplitStates;
 use crate::relocation::tiers::Tiers;
 use crate::service::MemoryHolder;
 use crate::service::aggregate::{Aggregate, Parts, Routines};
@@ -56,6 +57,7 @@ impl Aggregate {
             .iter()
             .filter_map(|(clone, container)| container.parent.map(|parent| (*clone, parent)));
         let parents = RwLock::new(parents.collect());
+        let splits = SplitStates::of(&block_side.table);
         let tiers = RwLock::new(Tiers::of(&block_side.relocation, &block_side.table));
         let block_side = Partition::new(parts.vbn_affinity, block_side);
         let store = Arc::clone(&parts.store);
@@ -70,6 +72,7 @@ impl Aggregate {
             tiers,
             evacuation,
             evacuation_limit: Mutex::default(),
+            splits: Mutex::new(splits),
             deletions,
             pins: Pins::default(),
             leaves_areas,

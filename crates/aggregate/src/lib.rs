@@ -50,6 +50,7 @@ mod tests;
 
 pub use administration::evacuation::RemovalPlanned;
 pub use administration::pinning::{PinDone, UnpinDone};
+pub use administration::splitting::{CloneSplit, split_cost_blocks};
 pub use allocation::area_map::{AreaCell, GroupMap, MapDone};
 pub use allocation::pool::BlockPool;
 pub use allocation::reclaim::Reclaim;
@@ -80,7 +81,9 @@ pub use relocation::plan::Relocation;
 pub use relocation::tiering::{Tiering, TieringPolicy};
 pub use service::action::{Acted, Action, CpDone, FreezeScope};
 pub use service::aggregate::{Aggregate, AggregateIdentity, Parts};
-pub use service::member::{ActiveDone, Cleaning, FreezeContext, Member, Published};
+pub use service::member::{
+    ActiveDone, Cleaning, FreezeContext, Inherited, InheritedDone, Member, Published,
+};
 pub use service::pins::{ImagePin, PinError};
 pub use service::state::{Phase, PhaseDurations, dot};
 pub use service::statistics::Statistics;

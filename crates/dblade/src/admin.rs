@@ -147,6 +147,18 @@ impl Engine {
         clones::create(self, request, done);
     }
 
+    /// Has a clone split from its parent: what it inherited is copied in the background, no more
+    /// bytes a second than `rate` says, and then it is a volume like others. The split goes on
+    /// after a start, without the limit.
+    pub fn split_clone(&self, name: &str, rate: Option<u64>, done: Done<()>) {
+        clones::split(self, name, rate, done);
+    }
+
+    /// Has the split of a clone end where it is.
+    pub fn stop_split(&self, name: &str, done: Done<()>) {
+        clones::stop_split(self, name, done);
+    }
+
     /// Makes the content of the root directory of an empty file system.
     pub(crate) fn make_root<P: Pointer>(
         &self,

@@ -73,6 +73,25 @@ pub(crate) fn create(engine: &Arc<Engine>, request: CloneRequest, done: Done<()>
     scheduler.send(affinity, Box::new(message));
 }
 
+/// See [`Engine::split_clone`].
+pub(crate) fn split(engine: &Engine, name: &str, rate: Option<u64>, done: Done<()>) {
+    let Some(served) = engine.volume_named(name) else {
+        return done(Err(EngineError::NotFound { kind: "volume", name: name.to_owned() }));
+    };
+    let (clone, blocks) = (served.environment.volume, served.inherited_blocks());
+    let done = move |outcome: Result<(), AggregateError>| done(outcome.map_err(EngineError::from));
+    served.aggregate.split_clone(clone, (blocks, rate), Box::new(done));
+}
+
+/// See [`Engine::stop_split`].
+pub(crate) fn stop_split(engine: &Engine, name: &str, done: Done<()>) {
+    let Some(served) = engine.volume_named(name) else {
+        return done(Err(EngineError::NotFound { kind: "volume", name: name.to_owned() }));
+    };
+    let done = move |outcome: Result<(), AggregateError>| done(outcome.map_err(EngineError::from));
+    served.aggregate.stop_split(served.environment.volume, Box::new(done));
+}
+
 fn send_action(
     engine: &Arc<Engine>,
     parent: &Arc<ServedVolume>,

@@ -40,7 +40,7 @@ fn is_wanted(served: &ServedVolume) -> bool {
     let stays = || served.tiering().policy == TieringPolicy::None;
     // A clone's blocks that are written anew are its own, and the parent's stay: they would be
     // shared no more.
-    let is_clone = served.origin.is_some();
+    let is_clone = served.origin().is_some();
     served.may_reallocate()
         && matches!(served.kind, VolumeKind::Flexible(_))
         && !is_clone

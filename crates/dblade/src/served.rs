@@ -93,8 +93,8 @@ pub struct ServedVolume {
     pub handle_key: HandleKey,
     /// When it was made.
     pub created: Timestamp,
-    /// The snapshot that a clone began with; `None` if the volume is no clone.
-    pub origin: Option<CloneOrigin>,
+    /// What the volume began with, if it was made as a clone.
+    birth: Option<CloneOrigin>,
     names: RwLock<VolumeNames>,
     exports: RwLock<Arc<Vec<ExportRuleRecord>>>,
     tiering: RwLock<Tiering>,
@@ -130,7 +130,7 @@ impl ServedVolume {
             environment,
             handle_key: HandleKey(record.handle_key),
             created: Timestamp(record.created.get()),
-            origin: CloneOrigin::of(record),
+            birth: CloneOrigin::of(record),
             names: RwLock::new(VolumeNames { served: name, given: record.name().to_owned() }),
             exports: RwLock::new(Arc::new(exports)),
             tiering: RwLock::new(Tiering::of(record)),
@@ -363,12 +363,19 @@ impl ServedVolume {
         }
     }
 
+    /// The snapshot that a clone began with; `None` if the volume is no clone, or was split.
+    #[must_use]
+    pub fn origin(&self) -> Option<CloneOrigin> {
+        self.birth.filter(|_| self.aggregate.is_clone(self.environment.volume))
+    }
+
     /// Blocks in use or delayed that a clone inherited: an ancestor has them.
     #[must_use]
     pub fn inherited_blocks(&self) -> u64 {
-        // Number 0 counts as in use, and is no block.
-        let numbers = (self.used_blocks() + self.delayed_blocks()).saturating_sub(1);
-        self.origin.map_or(0, |_| numbers.saturating_sub(self.owned_blocks()))
+        match &self.kind {
+            VolumeKind::Flexible(volume) if self.origin().is_some() => volume.inherited_blocks(),
+            _ => 0,
+        }
     }
 
     /// Files that were given up since the start: a block that leads to the content cannot be read.

@@ -46,6 +46,7 @@ mod restores;
 mod retiring;
 mod sizes;
 mod spans;
+mod splitting;
 mod superblock;
 mod sync;
 mod tiering;

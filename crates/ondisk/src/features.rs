@@ -249,6 +249,17 @@ pub const SNAPSHOT_AUTODELETE: Feature = Feature {
     meaning: "the oldest snapshots are deleted where room is short",
 };
 
+/// The volume is a clone that is being split from its parent. A build that lacks the feature does
+/// not go on with that.
+pub const CLONE_SPLIT: Feature = Feature {
+    scope: FeatureScope::Volume,
+    class: FeatureClass::Compatible,
+    bit: 4,
+    name: "clone-split",
+    date: "2026-11",
+    meaning: "the blocks that the clone inherited are being copied",
+};
+
 /// Snapshots are held. A build that lacks the feature would delete them.
 pub const SNAPSHOT_HOLDS: Feature = Feature {
     scope: FeatureScope::Volume,
@@ -289,6 +300,7 @@ pub const FEATURES: &[Feature] = &[
     SNAPSHOT_HOLDS,
     SNAPSHOT_SCHEDULE,
     SNAPSHOT_AUTODELETE,
+    CLONE_SPLIT,
 ];
 
 /// The features of a class that this build has.

@@ -7,7 +7,7 @@
 
 use crate::damage::Damage;
 use crate::features::{
-    AUTOGROW, FeatureScope, FeatureSet, OFFLINE, RECOVERY_QUEUE, SNAPSHOT_AUTODELETE,
+    AUTOGROW, CLONE_SPLIT, FeatureScope, FeatureSet, OFFLINE, RECOVERY_QUEUE, SNAPSHOT_AUTODELETE,
     SNAPSHOT_SCHEDULE,
 };
 use crate::inode::InodeRecord;
@@ -119,7 +119,7 @@ const VOLUME_PADDING_BYTES: usize = BLOCK_SIZE
     - 32
     - size_of::<FeatureSet>()
     - size_of::<CloneBase>()
-    - 40;
+    - 48;
 
 /// A volume's record: one block of the volume table.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -183,6 +183,9 @@ pub struct VolumeRecord {
     pub snapshot_autodelete: u8,
     /// Reserved; zero.
     pub reserved_c: [u8; 7],
+    /// Blocks that the clone had inherited when its split from its parent began; 0: none is under
+    /// way.
+    pub split_blocks: U64,
     /// Zero.
     pub padding: [u8; VOLUME_PADDING_BYTES],
 }
@@ -326,6 +329,16 @@ impl VolumeRecord {
         }
     }
 
+    /// The clone is being split from its parent, and had inherited so many blocks at the beginning;
+    /// 0: it is not.
+    pub fn set_split_blocks(&mut self, blocks: u64) {
+        self.split_blocks = U64::new(blocks);
+        match blocks {
+            0 => self.features.clear(&CLONE_SPLIT),
+            _ => self.features.set(&CLONE_SPLIT),
+        }
+    }
+
     /// The volume that it is a clone of, if it is one. A record of a newer build may say anything:
     /// a number that is not less than the volume's own is none.
     #[must_use]
@@ -430,6 +443,13 @@ impl VolumeRecord {
             || autodelete > AUTODELETE_ALL
         {
             return wrong("snapshot_autodelete");
+        }
+        let split_blocks = self.split_blocks.get();
+        if self.features.has(&CLONE_SPLIT) != (split_blocks != 0)
+            || split_blocks > crate::pointer::BLOCK_NUMBER_MAX
+            || split_blocks != 0 && !self.clone_base.is_some()
+        {
+            return wrong("split_blocks");
         }
         if self.scan_next.get() > crate::pointer::BLOCK_NUMBER_MAX {
             return wrong("scan_next");

@@ -37,6 +37,7 @@ mod reloading;
 mod shares;
 mod snapshots;
 pub mod spans;
+mod splitting;
 mod traditional;
 mod under_way;
 mod work;

@@ -11,8 +11,8 @@ use crate::work::image_facts;
 use crate::{autodelete, autogrow};
 use affinity::{Access, AffinityId, Message, Outcome};
 use aggregate::{
-    ActiveDone, Aggregate, Cleaning, FreezeContext, Member, MemberCleaned, Published,
-    container_inode,
+    ActiveDone, Aggregate, Cleaning, FreezeContext, InheritedDone, Member, MemberCleaned,
+    Published, container_inode,
 };
 use cowfs::budget::Spender;
 use cowfs::free_map::{MapFile, is_set, map_block_of};
@@ -203,6 +203,10 @@ impl Member for FlexibleVolume {
         scheduler.send(self.front.affinities.vbn, Box::new(message));
     }
 
+    fn find_inherited(&self, from: Vvbn, max: usize, done: InheritedDone) {
+        self.send_find_inherited(from, max, done);
+    }
+
     fn let_go(&self, access: &mut Access<'_>) {
         // Messages of the cleaning look whether the aggregate has failed before they go on.
         let side = self.vbn.write(access);
@@ -228,7 +232,11 @@ impl Member for FlexibleVolume {
         }
         let side = self.vbn.write(access);
         let finished = match side.finished.take() {
-            None if given_up.is_none() => return std::mem::take(&mut side.is_put_off),
+            None if given_up.is_none() => {
+                let is_put_off = std::mem::take(&mut side.is_put_off);
+                self.end_split_if_whole();
+                return is_put_off;
+            }
             Some(Cleaned::Whole(finished)) if given_up.is_none() => finished,
             Some(_) | None => {
                 leave_out(self, access);
@@ -278,6 +286,7 @@ impl Member for FlexibleVolume {
             }
         });
         self.front.note_given_up(finished.given_up);
+        self.end_split_if_whole();
         if let Some(aggregate) = self.aggregate.upgrade() {
             aggregate.statistics.volume_picks.add(picks);
             aggregate.statistics.frees.add(frees);

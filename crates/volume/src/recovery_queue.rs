@@ -6,7 +6,7 @@
 //! purged. Its name is free: in the queue it is found as [`VolumeRecord::title`] says.
 //!
 //! Invariants: all that was answered before the deletion is in the consistency point that notes it.
-//! A volume comes back as it went, under its own name or another.
+//! A volume comes back as it went, under its own name or another; a split under way has ended.
 //!
 //! Fails: [`AggregateError`], with nothing changed.
 
@@ -45,8 +45,9 @@ pub fn enter(
     volume: VolumeId,
     keeping: Keeping,
 ) -> Result<bool, AggregateError> {
+    let slot = scope.block_side().changeable_slot_of(volume)?;
+    scope.end_split(volume);
     let side = scope.block_side();
-    let slot = side.changeable_slot_of(volume)?;
     let record = &mut side.table[slot].record;
     let is_offline = record.is_offline();
     if mutation::broken(Rule::QueueingForgotten) {

@@ -16,7 +16,7 @@ use crate::block_side::evacuation::{Evacuation, EvacuationError};
 use crate::block_side::room::{reserve_blocks, settle_budget};
 use crate::block_side::side::BlockSide;
 use crate::error::AggregateError;
-use crate::relocating::areas;
+use crate::relocating::{areas, splitting};
 use crate::relocation::moves::FREE_BLOCKS_MIN;
 use crate::service::action::{Acted, CpDone, FreezeScope};
 use crate::service::aggregate::Aggregate;
@@ -31,10 +31,12 @@ use units::{BLOCK_SIZE_U64, ByteSize};
 pub type RemovalPlanned = Box<dyn FnOnce(Result<Evacuation, AggregateError>) + Send>;
 
 impl Aggregate {
-    /// Time has passed: a group that leaves no faster than was asked may have waited long enough.
+    /// Time has passed: a group that leaves no faster than was asked, or a clone that is split so,
+    /// may have waited long enough.
     /// To be called several times a second.
     pub fn tick(self: &Arc<Self>, now_nanoseconds: u64) {
         areas::tick(self, now_nanoseconds);
+        splitting::tick(self, now_nanoseconds);
     }
 
     /// Tells what of a group would have to move for it to leave, or why it cannot.

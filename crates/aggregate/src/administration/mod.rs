@@ -1,5 +1,6 @@
 //! What administrators ask of an aggregate in service: [`settings`], the [`area_map`], groups that
-//! leave ([`evacuation`]), and images that are pinned for a check ([`pinning`]).
+//! leave ([`evacuation`]), clones that are split ([`splitting`]), and images that are pinned for a
+//! check ([`pinning`]).
 //!
 //! Invariants: what changes the aggregate is an action of a freeze.
 
@@ -7,3 +8,4 @@ mod area_map;
 pub mod evacuation;
 pub mod pinning;
 mod settings;
+pub mod splitting;

@@ -42,17 +42,31 @@ impl BlockSide {
         vvbn: Vvbn,
         reader: &Reader<'_>,
     ) -> Progress<PhysicalPointer> {
+        Ok(self.holder_of(volume, vvbn, reader)?.map_or_else(PhysicalPointer::default, |one| one.1))
+    }
+
+    /// The volume whose container map has a VVBN's block, and its place; `None` if none has. See
+    /// [`Self::place_of`].
+    ///
+    /// # Errors
+    /// What to wait for.
+    pub(crate) fn holder_of(
+        &self,
+        volume: VolumeId,
+        vvbn: Vvbn,
+        reader: &Reader<'_>,
+    ) -> Progress<Option<(VolumeId, PhysicalPointer)>> {
         let mut next = Some(volume);
         while let Some(volume) = next
             && let Some(container) = self.containers.get(&volume)
         {
             let found = container_lookup(volume, container, vvbn, reader)?;
             if !found.is_hole() || mutation::broken(Rule::AncestorNotAsked) {
-                return Ok(found);
+                return Ok(Some((volume, found)));
             }
             next = container.parent;
         }
-        Ok(PhysicalPointer::default())
+        Ok(None)
     }
 
     /// The ancestors of a volume, its parent first.

@@ -85,8 +85,8 @@ fn send_look(aggregate: &Arc<Aggregate>) {
             tracing::warn!(aggregate = %name, %stop, "nothing is moved");
             let side = this.block_side.write(access);
             let old = std::mem::take(&mut side.relocation);
-            let Relocation { stock, areas, changed, .. } = old;
-            side.relocation = Relocation { stock, areas, changed, ..Relocation::default() };
+            let Relocation { stock, areas, splits, changed, .. } = old;
+            side.relocation = Relocation { stock, areas, splits, changed, ..Relocation::default() };
             Outcome::Done
         }
     };

@@ -1,5 +1,5 @@
 //! Moving blocks to another place in the aggregate: out of areas that are to be empty ([`areas`]),
-//! and to groups in an object store and back, for volumes whose policy says so (Fabric Pool,
+//! from an ancestor to a clone that is being split ([`splitting`]), and to groups in an object store and back, for volumes whose policy says so (Fabric Pool,
 //! FreeSpace section 3.1).
 //!
 //! The container map decides where a volume's block lies (decision 11), so a move changes nothing
@@ -32,6 +32,7 @@ pub mod count;
 mod look;
 mod owned;
 mod read;
+pub mod splitting;
 pub mod temperature;
 
 use crate::allocation::refill::is_near;
@@ -56,7 +57,9 @@ pub(crate) fn committed(aggregate: &Arc<Aggregate>, side: &mut BlockSide, freed:
     relocation.has_batch &= placed.is_none();
     let placed = placed.unwrap_or_default();
     let emptied = relocation.areas.take_placed();
-    if !relocation.has_batch && !relocation.areas.is_running() {
+    splitting::take_placed(aggregate, relocation);
+    let is_moving = relocation.areas.is_running() || relocation.splits.is_running();
+    if !relocation.has_batch && !is_moving {
         relocation.changed.clear();
     }
     let statistics = &aggregate.statistics;
@@ -70,6 +73,7 @@ pub(crate) fn committed(aggregate: &Arc<Aggregate>, side: &mut BlockSide, freed:
     relocation.is_full &= freed.iter().all(|pvbn| is_near(&geometry, *pvbn));
     batches::go_on(aggregate, side);
     areas::go_on(aggregate, side);
+    splitting::go_on(aggregate, side);
 }
 
 /// At a freeze: promises room for what is to be moved; whether there is something.
@@ -79,5 +83,6 @@ pub(crate) fn promise(aggregate: &Arc<Aggregate>, access: &mut Access<'_>) -> bo
     let has_batch = batches::promise(aggregate, side);
     let has_area = areas::promise(aggregate, side);
     // A group that is to leave is looked at again after each commit.
-    has_batch || has_area || side.settings.leaving_group.is_some()
+    let has_split = splitting::promise(aggregate, side);
+    has_batch || has_area || has_split || side.settings.leaving_group.is_some()
 }

@@ -10,7 +10,7 @@ use platform::completion::{Sender, gather};
 use platform::sync::Mutex;
 use raid::{BlockRead, Proof};
 use std::sync::Arc;
-use units::{BlockRef, Pvbn, Vvbn};
+use units::{BlockRef, Pvbn, VolumeId, Vvbn};
 
 /// Blocks that are read with one request at most.
 const BLOCKS_PER_READ: usize = 256;
@@ -31,6 +31,12 @@ impl Wanted {
     pub(crate) fn of(one: &Move) -> Self {
         let expected = Some((Owners::of(one.volume), one.vvbn, one.from.check));
         Self { pvbn: one.from.pvbn, expected, owner: Arc::default() }
+    }
+
+    /// The block of a move, which is that of an ancestor.
+    pub(crate) fn inherited(one: &Move, ancestor: VolumeId) -> Self {
+        let expected = Some((Owners::of(ancestor), one.vvbn, one.from.check));
+        Self { expected, ..Self::any(one.from.pvbn) }
     }
 
     /// Whatever lies there.

@@ -1,10 +1,9 @@
-//! How fast a group that leaves may be emptied, if there is a limit.
+//! How fast a group that leaves may be emptied, or a clone split, if there is a limit.
 //!
 //! What is read to be moved is paid for with an allowance that time earns. When it is spent the
-//! next blocks of the group wait, and a tick says when they need wait no longer. Areas of other
-//! groups are emptied without it.
+//! next blocks of the group, or of the clone, wait, and a tick says when they need wait no longer.
 //!
-//! Invariants: without a limit nothing waits. Time comes with [`EvacuationLimit::tick`] and with
+//! Invariants: without a limit nothing waits. Time comes with [`MoveLimit::tick`] and with
 //! nothing else.
 
 use raid::Allowance;
@@ -12,15 +11,15 @@ use units::BLOCK_SIZE_U64;
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct EvacuationLimit {
+pub(crate) struct MoveLimit {
     allowance: Allowance,
     /// The time of the last tick.
     now: Option<u64>,
-    /// The group had to wait when it would have been its turn.
+    /// The next blocks had to wait when it would have been their turn.
     is_waiting: bool,
 }
 
-impl EvacuationLimit {
+impl MoveLimit {
     /// How many bytes a second may be moved from now on; `None` if there is no limit.
     pub(crate) const fn set_rate(&mut self, rate: Option<u64>) {
         self.allowance = Allowance::new(rate);
@@ -30,18 +29,18 @@ impl EvacuationLimit {
         self.allowance.rate()
     }
 
-    /// Whether more blocks of the group may be moved now. If not they wait for a tick.
+    /// Whether more blocks may be moved now. If not they wait for a tick.
     pub(crate) const fn may_go_on(&mut self) -> bool {
         self.is_waiting = !self.allowance.may_begin();
         !self.is_waiting
     }
 
-    /// Whether the group had to wait, and needs wait no longer.
+    /// Whether the next blocks had to wait, and need wait no longer.
     pub(crate) const fn is_due(&self) -> bool {
         self.is_waiting && self.allowance.may_begin()
     }
 
-    /// So many blocks of the group are moved.
+    /// So many blocks are moved.
     pub(crate) fn spend(&mut self, blocks: u64) {
         self.allowance.spend(blocks.saturating_mul(BLOCK_SIZE_U64));
     }
@@ -63,7 +62,7 @@ mod tests {
 
     #[test]
     fn who_waits_is_told_when_enough_time_has_passed() {
-        let mut limit = EvacuationLimit::default();
+        let mut limit = MoveLimit::default();
         limit.spend(1000);
         assert!(limit.may_go_on() && !limit.tick(0), "without a limit nothing waits");
         limit.set_rate(Some(10 * BLOCK_SIZE_U64));

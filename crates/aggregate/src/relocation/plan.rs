@@ -6,6 +6,7 @@
 use super::areas::{AreaBatch, AreaCleaning, MetafileBlock, Stage};
 use super::moves::{Batch, Entries, Move, Placed, Placing};
 use super::scan::Scan;
+use super::splits::{self, PlacedSplit, SplitBatch, Splits};
 use super::tiering::{Tiering, TieringPolicy};
 use crate::allocation::pool::BlockPool;
 use crate::allocation::refill::{Refill, Tier, is_near};
@@ -38,6 +39,8 @@ pub struct Relocation {
     pub(crate) placed: Option<Vec<Placed>>,
     /// Areas that are being emptied.
     pub(crate) areas: AreaCleaning,
+    /// Clones that are being split.
+    pub(crate) splits: Splits,
     /// Entries that consistency points have changed since what is to be moved was looked for, or
     /// that the running one changes.
     pub(crate) changed: BTreeSet<(VolumeId, Vvbn)>,
@@ -109,6 +112,7 @@ impl Relocation {
 
     /// From now on a volume's blocks are moved as its record says.
     pub fn set(&mut self, volume: VolumeId, record: &VolumeRecord) {
+        self.splits.set(volume, record);
         let tiering = Tiering::of(record);
         // Ages and scans are the volume's. Of a volume that this build must not write they stay.
         let is_kept = record.features.forbids_writing(FeatureScope::Volume).is_some();
@@ -123,6 +127,7 @@ impl Relocation {
     /// A volume is deleted.
     pub(crate) fn remove(&mut self, volume: VolumeId) {
         self.volumes.remove(&volume);
+        self.splits.clones.remove(&volume);
         self.drop_batch_of(volume);
     }
 
@@ -161,7 +166,8 @@ impl Relocation {
         for member in cleaned {
             let volume = member.volume;
             let queue = self.volumes.get_mut(&volume);
-            if queue.is_some() || self.is_running || self.areas.is_running() {
+            let is_moving = self.is_running || self.areas.is_running() || self.splits.is_running();
+            if queue.is_some() || is_moving {
                 let changed = member.updates.iter().map(|(vvbn, _)| (volume, *vvbn));
                 self.changed.extend(changed);
             }
@@ -202,7 +208,10 @@ impl Relocation {
         let promised = self.batch.as_ref().filter(|batch| batch.is_promised);
         let moves = promised.map_or(&[][..], |batch| &batch.moves);
         let wanted = |tier| moves.iter().filter(|one| one.to == tier).count();
-        let (near, wanted) = (wanted(Tier::Near) + self.areas.promised(), wanted(Tier::Object));
+        let (near, wanted) = (
+            wanted(Tier::Near) + self.areas.promised() + self.splits.promised(),
+            wanted(Tier::Object),
+        );
         while pool.len() < near {
             let found = refill.next_tetris(Tier::Near, space, store, reader)?;
             if found.is_empty() {
@@ -239,6 +248,9 @@ impl Relocation {
         }
         if let Some(batch) = self.areas.take_promised() {
             self.place_area(batch, to, &mut entries);
+        }
+        if let Some(batch) = self.splits.take_promised() {
+            self.place_split(batch, to, &mut entries);
         }
         for ((volume, vvbn), pointer) in entries {
             let at = cleaned.iter().position(|member| member.volume == volume);
@@ -315,6 +327,16 @@ impl Relocation {
         let (placed, is_whole) = self.place_moves(batch.moves, to, entries);
         self.areas.lacks_room = !is_whole;
         self.areas.stage = Stage::Placed(placed, is_whole.then_some(batch.next));
+    }
+
+    /// Writes blocks of ancestors as the clone's own.
+    fn place_split(&mut self, batch: SplitBatch, to: &mut Placing<'_>, entries: &mut Entries) {
+        let SplitBatch { clone, moves, unreadable, next, .. } = batch;
+        let (placed, is_whole) = self.place_moves(moves, to, entries);
+        let copied = placed.len() as u64;
+        let placed = PlacedSplit { clone, copied, unreadable, is_whole, next };
+        self.splits.lacks_room = !is_whole;
+        self.splits.stage = splits::Stage::Placed(placed);
     }
 
     /// Blocks of the aggregate's metafiles that the running consistency point is to write again.

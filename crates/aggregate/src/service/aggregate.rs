@@ -16,7 +16,8 @@ use crate::block_side::side::BlockSide;
 use crate::error::AggregateError;
 use crate::journal::LateJournal;
 use crate::loader::LoadsUnderWay;
-use crate::relocation::limit::EvacuationLimit;
+use crate::relocation::limit::MoveLimit;
+use crate::relocation::splits::SplitStates;
 use crate::relocation::tiers::{Reads, Tiers};
 use affinity::{Access, AffinityId, Partition, Scheduler};
 use cowfs::cache::BufferCache;
@@ -98,7 +99,8 @@ pub struct Aggregate {
     pub(crate) parents: RwLock<FxHashMap<VolumeId, VolumeId>>,
     pub(crate) tiers: RwLock<Tiers>,
     pub(crate) evacuation: RwLock<Option<Evacuation>>,
-    pub(crate) evacuation_limit: Mutex<EvacuationLimit>,
+    pub(crate) evacuation_limit: Mutex<MoveLimit>,
+    pub(crate) splits: Mutex<SplitStates>,
     pub(crate) deletions: RwLock<Vec<Deletion>>,
     pub(crate) pins: Pins,
     pub(crate) leaves_areas: AtomicBool,
@@ -235,6 +237,7 @@ impl Aggregate {
     pub fn remove_member(&self, volume: VolumeId) {
         self.state.lock().members.remove(&volume);
         self.parents.write().remove(&volume);
+        self.splits.lock().states.remove(&volume);
     }
 
     /// The members, in the order of their numbers.

@@ -39,6 +39,18 @@ pub struct Published<'a> {
 /// Receives which block numbers the active image uses, or are delayed frees.
 pub type ActiveDone = Box<dyn FnOnce(Vec<bool>) + Send>;
 
+/// Numbers of a clone that it uses and its base has, in order, and the first number that was not
+/// looked at; `None` if all were.
+pub struct Inherited {
+    /// The numbers. Blocks of some of them may be the clone's own.
+    pub numbers: Vec<Vvbn>,
+    /// Where to go on.
+    pub next: Option<Vvbn>,
+}
+
+/// Receives the next numbers of a clone that it may have inherited; `None` if it cannot tell now.
+pub type InheritedDone = Box<dyn FnOnce(Option<Inherited>) + Send>;
+
 /// A volume, as consistency points know it.
 pub trait Member: Send + Sync {
     /// Its number.
@@ -51,6 +63,11 @@ pub trait Member: Send + Sync {
     /// Which of these block numbers the active image uses or are delayed frees, as far as is known
     /// now; fewer answers than questions if that cannot be told.
     fn find_active(&self, numbers: Vec<Vvbn>, done: ActiveDone);
+
+    /// The next numbers from `from` on, `max` of them at most, that a clone uses and its base has.
+    fn find_inherited(&self, _from: Vvbn, _max: usize, done: InheritedDone) {
+        done(None);
+    }
 
     /// The aggregate has failed: drops the dirty blocks, which no consistency point will write.
     fn let_go(&self, access: &mut Access<'_>);

@@ -27,6 +27,8 @@ pub struct Statistics {
     pub emptying_moved_blocks: AtomicU64,
     /// Blocks of the aggregate's own image that were written again for that.
     pub emptying_rewritten_blocks: AtomicU64,
+    /// Blocks that clones had inherited and that were copied.
+    pub split_blocks: AtomicU64,
     /// Blocks of files that were written anew to lie in order.
     pub reallocated_blocks: AtomicU64,
     /// Areas that were gone through to empty them.

@@ -9,46 +9,51 @@ use platform::completion::promise;
 use platform::simulated::SimulatedWorld;
 use volume::SnapshotRequest;
 
-const FILES: u64 = 12;
-const FILE_BYTES: usize = 150_000;
+pub(super) const FILES: u64 = 12;
+pub(super) const FILE_BYTES: usize = 150_000;
 
-fn node(seed: u64) -> (Node, FileHandle) {
+pub(super) fn node(seed: u64) -> (Node, FileHandle) {
     let node = Node::create(&SimulatedWorld::new(seed), RaidKind::Raid4, false);
     let root = node.root("home");
     (node, root)
 }
 
-fn name(number: u64) -> String {
+pub(super) fn name(number: u64) -> String {
     format!("file{number}")
 }
 
 impl Node {
-    fn keep_image(&self, volume: &str, name: &str) {
+    pub(super) fn keep_image(&self, volume: &str, name: &str) {
         let request = SnapshotRequest::Create(name.to_owned());
         self.wait(|done| self.engine.request_snapshot(volume, request, done)).unwrap();
     }
 
-    fn remove_snapshot(&self, volume: &str, name: &str) -> Result<(), EngineError> {
+    pub(super) fn remove_snapshot(&self, volume: &str, name: &str) -> Result<(), EngineError> {
         let request = SnapshotRequest::Delete(name.to_owned());
         self.wait(|done| self.engine.request_snapshot(volume, request, done))
     }
 
-    fn clone_volume(&self, volume: &str, snapshot: &str, name: &str) -> Result<(), EngineError> {
+    pub(super) fn clone_volume(
+        &self,
+        volume: &str,
+        snapshot: &str,
+        name: &str,
+    ) -> Result<(), EngineError> {
         self.wait(|done| self.engine.create_clones(request(volume, snapshot, name), done))
     }
 
-    fn delete(&self, volume: &str) -> Result<(), EngineError> {
+    pub(super) fn delete(&self, volume: &str) -> Result<(), EngineError> {
         self.wait(|done| self.engine.delete_volume(volume, done))
     }
 
-    fn write_files(&self, root: FileHandle, seed: u64) {
+    pub(super) fn write_files(&self, root: FileHandle, seed: u64) {
         for number in 0..FILES {
             self.write_file(root, &name(number), content(seed + number, FILE_BYTES));
         }
     }
 
     /// Panics unless the volume has these files and no others.
-    fn assert_files(&self, volume: &str, seed: u64) {
+    pub(super) fn assert_files(&self, volume: &str, seed: u64) {
         let root = self.root(volume);
         for number in 0..FILES {
             let found = self.read_file(root, &name(number)).unwrap();
@@ -62,12 +67,12 @@ impl Node {
         self.engine.volume_named(volume).unwrap().used_blocks()
     }
 
-    fn aggregate_used(&self) -> u64 {
+    pub(super) fn aggregate_used(&self) -> u64 {
         self.engine.aggregate_named("a1").unwrap().used_blocks()
     }
 }
 
-fn request(volume: &str, snapshot: &str, name: &str) -> CloneRequest {
+pub(super) fn request(volume: &str, snapshot: &str, name: &str) -> CloneRequest {
     CloneRequest {
         names: vec![name.to_owned()],
         volume: volume.to_owned(),
@@ -76,7 +81,7 @@ fn request(volume: &str, snapshot: &str, name: &str) -> CloneRequest {
     }
 }
 
-fn refusal(outcome: Result<(), EngineError>) -> String {
+pub(super) fn refusal(outcome: Result<(), EngineError>) -> String {
     match outcome {
         Err(EngineError::Aggregate(AggregateError::Refused(text))) => text,
         outcome => panic!("{outcome:?}"),

@@ -10,7 +10,7 @@ use units::{AggregateUuid, SnapshotId, VolumeId};
 /// The names of those clones that began with one of these snapshots, in order.
 pub(super) fn names_of(clones: &[Arc<ServedVolume>], snapshots: &[SnapshotId]) -> Vec<String> {
     let is_base = |clone: &&Arc<ServedVolume>| {
-        clone.origin.is_some_and(|origin| snapshots.contains(&origin.snapshot))
+        clone.origin().is_some_and(|origin| snapshots.contains(&origin.snapshot))
     };
     let mut names: Vec<String> = clones.iter().filter(is_base).map(|clone| clone.name()).collect();
     names.sort();
@@ -35,7 +35,7 @@ pub(super) fn clones_of(volumes: &Volumes, volume: &ServedVolume) -> Vec<Arc<Ser
     let mut served = volumes.node.engine.volumes();
     served.retain(|other| {
         let is_parent = |parent| parent == volume.environment.volume && other.is_beside(volume);
-        other.origin.is_some_and(|origin| is_parent(origin.parent))
+        other.origin().is_some_and(|origin| is_parent(origin.parent))
     });
     served
 }
@@ -54,7 +54,7 @@ pub(super) fn clone_of(
     clone: &ServedVolume,
     known: &mut Origins,
 ) -> Option<CloneOf> {
-    let CloneOrigin { parent, snapshot } = clone.origin?;
+    let CloneOrigin { parent, snapshot } = clone.origin()?;
     let aggregate = clone.aggregate.parts.identity.aggregate;
     let names = known.parents.entry((aggregate, parent)).or_insert_with(|| {
         let mut served = volumes.node.engine.volumes().into_iter();

@@ -159,7 +159,7 @@ impl Volume {
     /// The snapshots of the volume that clones began with.
     fn bases(&self) -> BTreeSet<SnapshotId> {
         let volumes = self.engine.volumes().into_iter().filter(|one| one.is_beside(&self.served));
-        let origins = volumes.filter_map(|one| one.origin);
+        let origins = volumes.filter_map(|one| one.origin());
         let own = origins.filter(|origin| origin.parent == self.served.environment.volume);
         own.map(|origin| origin.snapshot).collect()
     }

@@ -47,7 +47,7 @@ const fn name_of(policy: TieringPolicy) -> &'static str {
 impl Tierings {
     /// Whether a volume may ever have had a policy. A clone begins with one of its parent's.
     fn was(&self, volume: &ServedVolume, policy: TieringPolicy) -> bool {
-        let parent = volume.origin.map(|origin| origin.parent);
+        let parent = volume.origin().map(|origin| origin.parent);
         let of = [Some(volume.environment.volume), parent].into_iter().flatten();
         let mut had = of.filter_map(|volume| self.policies.get(&volume));
         had.any(|had| had.contains(name_of(policy)))

@@ -1,0 +1,304 @@
+//! Splitting clones from their parents (FlexVol section 4.2, "Volume Clones"): what a clone
+//! inherited is written as its own.
+//!
+//! A copy has the block number of the block that is copied, so no pointer changes, and snapshots of
+//! the clone share it: all that changes is the clone's container map, where the hole was through
+//! which an ancestor was asked.
+//!
+//! 1. *Ask* the clone for the next numbers that it uses and its base has.
+//! 2. *Look them up*: a number with an entry in the clone's own map is done. The maps of its
+//!    ancestors say where the others' blocks lie.
+//! 3. *Read* a batch of them, each proved by the identity beside it.
+//! 4. *Place*: the next consistency point writes them as the clone's.
+//!
+//! When no inherited block is left the volume ends the split (`volume::splitting`).
+//!
+//! Invariants:
+//! - A copy is written only if no consistency point has changed the number's entry in the clone
+//!   since it was asked for, the one that writes it included.
+//! - A clone is asked after a commit, or goes on from there: no change is missed.
+//! - The clone's record says that its blocks were moved no later than the first copy is written.
+//!
+//! Throttle: one batch at a time for all clones of the aggregate, and the limit of a split
+//! ([`crate::relocation::limit`]).
+//!
+//! Fails: a block that cannot be read stays inherited. A split that finds only such gives up.
+//! Without room the split waits.
+
+use super::read::{Wanted, read_all};
+use crate::allocation::refill::Tier;
+use crate::block_side::side::BlockSide;
+use crate::containers::{container_lookup, node_of};
+use crate::relocation::moves::{FREE_BLOCKS_MIN, Found, Move};
+use crate::relocation::plan::Relocation;
+use crate::relocation::splits::{Numbers, PassEnd, PlacedSplit, SplitBatch, Splits, Stage};
+use crate::service::aggregate::Aggregate;
+use crate::service::member::Inherited;
+use affinity::{Access, Outcome};
+use cowfs::budget::Spender;
+use cowfs::pointer::Pointer;
+use cowfs::reader::{HeldBlocks, Progress, Reader, Stop, all};
+use ondisk::features::MOVED_BLOCKS;
+use ondisk::identity::BlockOwner;
+use ondisk::root::VOL_INFO_VVBN;
+use platform::mutation::{self, Rule};
+use std::sync::Arc;
+use units::VolumeId;
+
+/// Blocks that a consistency point takes along at most: 4 MiB.
+const BATCH_BLOCKS: usize = 1024;
+
+/// Goes on after a commit.
+pub(crate) fn go_on(aggregate: &Arc<Aggregate>, side: &mut BlockSide) {
+    let splits = &mut side.relocation.splits;
+    splits.wants_pass = false;
+    splits.clones.values_mut().for_each(|pass| pass.is_over = false);
+    match std::mem::take(&mut side.relocation.splits.stage) {
+        Stage::Idle => ask_next(aggregate, side),
+        Stage::Found(numbers) => {
+            side.relocation.splits.stage = Stage::Looking;
+            send_look_up(aggregate, numbers);
+        }
+        other => side.relocation.splits.stage = other,
+    }
+}
+
+/// Asks the clone whose turn it is for numbers.
+fn ask_next(aggregate: &Arc<Aggregate>, side: &mut BlockSide) {
+    let splits = &mut side.relocation.splits;
+    if splits.clones.is_empty() || aggregate.is_failed() || !has_room(aggregate) {
+        return;
+    }
+    let containers = &side.containers;
+    let mut shared = aggregate.splits.lock();
+    let found = splits.next_clone(|clone, pass| {
+        let state = shared.states.get_mut(clone);
+        // Who may go on is due no longer, whatever else keeps it.
+        let may_go_on = state.is_some_and(|state| state.limit.may_go_on());
+        let is_live = containers.get(clone).is_some_and(|one| one.is_live());
+        may_go_on && is_live && !pass.is_over
+    });
+    drop(shared);
+    let Some(clone) = found else { return };
+    let member = aggregate.state.lock().members.get(&clone).map(Arc::clone);
+    let (Some(member), Some(pass)) = (member, splits.clones.get(&clone)) else { return };
+    splits.last = Some(clone);
+    splits.stage = Stage::Looking;
+    let this = Arc::clone(aggregate);
+    let found = move |found: Option<Inherited>| {
+        let Some(Inherited { numbers, next }) = found else { return send_idle(&this, clone) };
+        send_look_up(&this, Numbers { clone, numbers, next });
+    };
+    member.find_inherited(pass.next, BATCH_BLOCKS, Box::new(found));
+}
+
+/// Nor is anything copied where room is short.
+fn has_room(aggregate: &Aggregate) -> bool {
+    aggregate.parts.shared.budget.free_blocks() >= FREE_BLOCKS_MIN
+}
+
+/// The clone cannot tell its numbers now. It is asked again after the next commit.
+fn send_idle(aggregate: &Arc<Aggregate>, clone: VolumeId) {
+    let this = Arc::clone(aggregate);
+    let message = move |access: &mut Access<'_>| {
+        let side = this.block_side.write(access);
+        let splits = &mut side.relocation.splits;
+        splits.stage = Stage::Idle;
+        if let Some(pass) = splits.clones.get_mut(&clone) {
+            pass.is_over = true;
+        }
+        ask_next(&this, side);
+        Outcome::Done
+    };
+    aggregate.parts.scheduler.send(aggregate.parts.vbn_affinity, Box::new(message));
+}
+
+fn send_look_up(aggregate: &Arc<Aggregate>, numbers: Numbers) {
+    let (this, held, mut numbers) = (Arc::clone(aggregate), HeldBlocks::default(), Some(numbers));
+    let message = move |access: &mut Access<'_>| {
+        let side = this.block_side.write(access);
+        let Some(found) = numbers.take() else { unreachable!("a message runs to its end once") };
+        if side.is_image_cleaned() {
+            // The maps are about to change.
+            side.relocation.splits.stage = Stage::Found(found);
+            return Outcome::Done;
+        }
+        let reader = Reader { cache: &this.parts.cache, held: &held };
+        match side.inherited_among(&found, &reader) {
+            Ok(wanted) => read_batch(&this, side, found, wanted),
+            Err(Stop::Wait(wait)) => {
+                numbers = Some(found);
+                return this.suspend(wait, &held);
+            }
+            Err(stop) => {
+                let (name, clone) = (&this.parts.identity.name, found.clone);
+                tracing::warn!(aggregate = %name, %clone, %stop, "some blocks of a clone are not copied");
+                let unreadable = found.numbers.len() as u64;
+                skip(&this, side, &found, unreadable);
+            }
+        }
+        Outcome::Done
+    };
+    aggregate.parts.scheduler.send(aggregate.parts.vbn_affinity, Box::new(message));
+}
+
+/// A block to be copied, and the ancestor that has it.
+type Wish = (Move, VolumeId);
+
+impl BlockSide {
+    /// Those of a clone's numbers that its own container map does not have, with their places.
+    fn inherited_among(&self, found: &Numbers, reader: &Reader<'_>) -> Progress<Vec<Wish>> {
+        let Some(container) = self.containers.get(&found.clone) else { return Ok(Vec::new()) };
+        // What the clone has taken anew is its own.
+        let numbers = found.numbers.iter().filter(|one| one.get() != 0 && **one != VOL_INFO_VVBN);
+        let wishes = numbers.map(|vvbn| {
+            if !container_lookup(found.clone, container, *vvbn, reader)?.is_hole() {
+                return Ok(None);
+            }
+            let holder = self.holder_of(found.clone, *vvbn, reader)?;
+            Ok(holder.map(|(ancestor, from)| {
+                (Move::new((found.clone, *vvbn), from, Tier::Near), ancestor)
+            }))
+        });
+        Ok(all(wishes)?.into_iter().flatten().collect())
+    }
+}
+
+/// Reads what is to be copied.
+fn read_batch(
+    aggregate: &Arc<Aggregate>,
+    side: &mut BlockSide,
+    Numbers { clone, numbers, next }: Numbers,
+    mut wishes: Vec<Wish>,
+) {
+    if wishes.is_empty() {
+        return skip(aggregate, side, &Numbers { clone, numbers, next }, 0);
+    }
+    if let Some(state) = aggregate.splits.lock().states.get_mut(&clone) {
+        state.limit.spend(wishes.len() as u64);
+    }
+    wishes.sort_unstable_by_key(|(one, _)| one.from.pvbn);
+    let wanted = wishes.iter().map(|(one, ancestor)| Wanted::inherited(one, *ancestor)).collect();
+    let this = Arc::clone(aggregate);
+    read_all(aggregate, wanted, move |found| {
+        let mut unreadable = 0;
+        let taken = |((one, _), found): (Wish, Found)| {
+            let Some((block, owner)) = found else {
+                // What is in an object store that does not answer is not lost.
+                unreadable += u64::from(this.is_lost(one.from.pvbn));
+                return None;
+            };
+            let volume = if mutation::broken(Rule::SplitKeepsOwner) { owner.volume } else { clone };
+            Some(Move { found: Some((block, BlockOwner { volume, ..owner })), ..one })
+        };
+        let moves = wishes.into_iter().zip(found).filter_map(taken).collect();
+        send_ready(&this, SplitBatch { clone, moves, unreadable, next, is_promised: false });
+    });
+}
+
+/// Nothing of these numbers is copied: the pass goes on behind them.
+fn skip(aggregate: &Arc<Aggregate>, side: &mut BlockSide, found: &Numbers, unreadable: u64) {
+    let Numbers { clone, next, .. } = *found;
+    let splits = &mut side.relocation.splits;
+    splits.stage = Stage::Idle;
+    pass_on(aggregate, splits, &PlacedSplit { clone, copied: 0, unreadable, is_whole: true, next });
+    ask_next(aggregate, side);
+}
+
+/// What was read waits for the next consistency point.
+fn send_ready(aggregate: &Arc<Aggregate>, batch: SplitBatch) {
+    let (this, mut batch) = (Arc::clone(aggregate), Some(batch));
+    let message = move |access: &mut Access<'_>| {
+        let side = this.block_side.write(access);
+        let Some(batch) = batch.take() else { return Outcome::Done };
+        if batch.moves.is_empty() {
+            let SplitBatch { clone, unreadable, next, .. } = batch;
+            skip(&this, side, &Numbers { clone, numbers: Vec::new(), next }, unreadable);
+            return Outcome::Done;
+        }
+        let splits = &mut side.relocation.splits;
+        splits.stage = Stage::Ready(batch);
+        if !splits.lacks_room {
+            this.request_consistency_point(None);
+        }
+        Outcome::Done
+    };
+    aggregate.parts.scheduler.send(aggregate.parts.vbn_affinity, Box::new(message));
+}
+
+/// At a freeze: promises room for a batch; whether there is one, or one could be had.
+pub(crate) fn promise(aggregate: &Aggregate, side: &mut BlockSide) -> bool {
+    let splits = &mut side.relocation.splits;
+    let Stage::Ready(batch) = &splits.stage else {
+        // Only a commit has the next clone asked.
+        let mut shared = aggregate.splits.lock();
+        let is_due = shared.states.values_mut().any(|state| state.limit.is_due());
+        return !splits.is_running() && (splits.wants_pass || is_due && has_room(aggregate));
+    };
+    let (clone, cost) = (batch.clone, batch.cost_blocks());
+    let slot = side.slot_of(clone);
+    let is_live = side.containers.get(&clone).is_some_and(|one| one.is_live());
+    let splits = &mut side.relocation.splits;
+    let slot = slot.filter(|_| is_live && splits.clones.contains_key(&clone));
+    let budget = &aggregate.parts.shared.budget;
+    let has_room = slot.is_some() && budget.promise(cost, Spender::Common);
+    splits.lacks_room = slot.is_some() && !has_room;
+    let Some(slot) = slot.filter(|_| has_room) else {
+        splits.stage = Stage::Idle;
+        return false;
+    };
+    if let Stage::Ready(batch) = &mut splits.stage {
+        batch.is_promised = true;
+    }
+    let record = &mut side.table[slot].record;
+    if !record.features.has(&MOVED_BLOCKS) && !mutation::broken(Rule::SplitUnsaid) {
+        record.features.set(&MOVED_BLOCKS);
+        side.dirty_slots.insert(slot);
+        aggregate.moved_volumes.write().insert(clone);
+    }
+    true
+}
+
+/// A consistency point has committed: what it has copied is the clone's.
+pub(super) fn take_placed(aggregate: &Arc<Aggregate>, relocation: &mut Relocation) {
+    let Some(placed) = relocation.splits.take_placed() else { return };
+    let count = &aggregate.statistics.split_blocks;
+    count.fetch_add(placed.copied, std::sync::atomic::Ordering::Relaxed);
+    if placed.is_whole {
+        pass_on(aggregate, &mut relocation.splits, &placed);
+    }
+}
+
+/// The pass through a clone's numbers goes on, or begins anew.
+fn pass_on(aggregate: &Arc<Aggregate>, splits: &mut Splits, placed: &PlacedSplit) {
+    let PlacedSplit { clone, copied, unreadable, next, .. } = *placed;
+    let Some(pass) = splits.clones.get_mut(&clone) else { return };
+    pass.note(copied, unreadable);
+    splits.wants_pass |= copied + unreadable > 0 && next.is_none();
+    if let Some(next) = next {
+        pass.next = next;
+        return;
+    }
+    match pass.end() {
+        PassEnd::Another if splits.wants_pass => aggregate.request_consistency_point(None),
+        PassEnd::Another => {}
+        PassEnd::Vain(blocks) => aggregate.give_split_up(clone, blocks),
+    }
+}
+
+/// Time has passed: a split may have waited long enough.
+pub(crate) fn tick(aggregate: &Arc<Aggregate>, now_nanoseconds: u64) {
+    let is_due = {
+        let mut shared = aggregate.splits.lock();
+        let due = |is_due, limit: bool| is_due | limit;
+        shared.states.values_mut().map(|state| state.limit.tick(now_nanoseconds)).fold(false, due)
+    };
+    if is_due && has_room(aggregate) && !aggregate.is_consistency_point_due() {
+        aggregate.request_consistency_point(None);
+    }
+}
+
+/// Nodes of a container map that have the entries of so many blocks, if they lie close together.
+pub(crate) const fn nodes_of(blocks: u64) -> u64 {
+    node_of(units::Vvbn(blocks)) + 1
+}

@@ -1,0 +1,250 @@
+//! Clones that are being split: whose turn it is, and which blocks are on their way.
+//!
+//! Invariants: see [`crate::relocating`]'s splitting, whose messages go from stage to stage.
+
+use super::moves::Move;
+use crate::containers::{VolumeSlot, node_of};
+use crate::relocation::limit::MoveLimit;
+use cowfs::budget::VOLUME_OVERHEAD_BLOCKS;
+use ondisk::records::{STATE_ONLINE, VolumeRecord};
+use std::collections::{BTreeMap, BTreeSet};
+use units::{VolumeId, Vvbn};
+
+/// Passes in a row that copy nothing, and find what cannot be read, until a split gives up: a block
+/// that moves while it is read is found by the next pass.
+const VAIN_PASSES_MAX: u32 = 2;
+
+/// What is being split, and how far that is.
+#[derive(Default)]
+pub(crate) struct Splits {
+    pub clones: BTreeMap<VolumeId, Pass>,
+    pub stage: Stage,
+    /// The clone that had its turn last.
+    pub last: Option<VolumeId>,
+    /// There was no room for the last batch: no consistency point is begun for the next.
+    pub lacks_room: bool,
+    /// A pass has ended that has copied something, or found what it could not read: another begins
+    /// with the next commit.
+    pub wants_pass: bool,
+}
+
+/// How far the pass through a clone's block numbers is.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Pass {
+    /// All numbers before this one are the clone's own, or their blocks cannot be read.
+    pub next: Vvbn,
+    /// Blocks that the pass has copied.
+    copied: u64,
+    /// Blocks that it could not read.
+    unreadable: u64,
+    /// Passes before it that were in vain.
+    vain_passes: u32,
+    /// It has begun anew: the next look comes after another commit than the last.
+    pub is_over: bool,
+}
+
+/// How a pass ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum PassEnd {
+    /// There may be more for the next.
+    Another,
+    /// So many blocks cannot be read.
+    Vain(u64),
+}
+
+impl Pass {
+    /// So many blocks of a batch were copied, and so many could not be read.
+    pub(crate) const fn note(&mut self, copied: u64, unreadable: u64) {
+        self.copied += copied;
+        self.unreadable += unreadable;
+    }
+
+    /// The pass has come to the end.
+    pub(crate) fn end(&mut self) -> PassEnd {
+        let is_vain = self.copied == 0 && self.unreadable > 0;
+        let vain_passes = if is_vain { self.vain_passes + 1 } else { 0 };
+        let unreadable = self.unreadable;
+        *self = Self { vain_passes, is_over: true, ..Self::default() };
+        match vain_passes >= VAIN_PASSES_MAX {
+            true => PassEnd::Vain(unreadable),
+            false => PassEnd::Another,
+        }
+    }
+}
+
+#[derive(Default)]
+pub(crate) enum Stage {
+    #[default]
+    Idle,
+    /// The clone is asked for numbers, or they are looked up, or blocks are read.
+    Looking,
+    /// The numbers are looked up after the commit to come.
+    Found(Numbers),
+    /// The next consistency point takes the blocks.
+    Ready(SplitBatch),
+    /// The running one has taken them.
+    Placed(PlacedSplit),
+}
+
+/// Numbers that a clone uses and may have inherited.
+#[derive(Clone, Debug)]
+pub(crate) struct Numbers {
+    pub clone: VolumeId,
+    pub numbers: Vec<Vvbn>,
+    /// Where the pass goes on; `None`: nowhere.
+    pub next: Option<Vvbn>,
+}
+
+/// Blocks of ancestors that were read, to be written as the clone's own.
+pub(crate) struct SplitBatch {
+    pub clone: VolumeId,
+    pub moves: Vec<Move>,
+    pub unreadable: u64,
+    pub next: Option<Vvbn>,
+    pub is_promised: bool,
+}
+
+impl SplitBatch {
+    /// Blocks that a consistency point may take for it.
+    pub(crate) fn cost_blocks(&self) -> u64 {
+        let nodes: BTreeSet<u64> = self.moves.iter().map(|one| node_of(one.vvbn)).collect();
+        cost_blocks(self.moves.len() as u64, nodes.len() as u64)
+    }
+}
+
+/// What copies of so many blocks take, whose entries are in so many nodes of a container map: each
+/// node with one above it, and the volume's record and what leads to it.
+pub(crate) const fn cost_blocks(copies: u64, nodes: u64) -> u64 {
+    copies + 2 * nodes + VOLUME_OVERHEAD_BLOCKS
+}
+
+/// What a consistency point has placed of a batch.
+pub(crate) struct PlacedSplit {
+    pub clone: VolumeId,
+    pub copied: u64,
+    pub unreadable: u64,
+    /// Numbers ran out: the pass does not go on.
+    pub is_whole: bool,
+    pub next: Option<Vvbn>,
+}
+
+impl Splits {
+    /// From now on a clone is split, or not, as its record says.
+    pub(crate) fn set(&mut self, volume: VolumeId, record: &VolumeRecord) {
+        match record.split_blocks.get() {
+            0 => drop(self.clones.remove(&volume)),
+            _ => drop(self.clones.entry(volume).or_default()),
+        }
+    }
+
+    pub(crate) const fn is_running(&self) -> bool {
+        !matches!(self.stage, Stage::Idle)
+    }
+
+    /// The clone whose turn it is among those that `may_go_on`.
+    pub(crate) fn next_clone(
+        &self,
+        mut may_go_on: impl FnMut(&VolumeId, &Pass) -> bool,
+    ) -> Option<VolumeId> {
+        let after = self.last.map_or(VolumeId(0), |last| VolumeId(last.get() + 1));
+        let mut all = self.clones.range(after..).chain(self.clones.range(..after));
+        all.find_map(|(volume, pass)| may_go_on(volume, pass).then_some(*volume))
+    }
+
+    /// Numbers that the running consistency point needs for it.
+    pub(crate) fn promised(&self) -> usize {
+        match &self.stage {
+            Stage::Ready(batch) if batch.is_promised => batch.moves.len(),
+            _ => 0,
+        }
+    }
+
+    pub(crate) fn take_promised(&mut self) -> Option<SplitBatch> {
+        match std::mem::take(&mut self.stage) {
+            Stage::Ready(batch) if batch.is_promised => Some(batch),
+            other => {
+                self.stage = other;
+                None
+            }
+        }
+    }
+
+    /// A consistency point has committed: what it has placed.
+    pub(crate) fn take_placed(&mut self) -> Option<PlacedSplit> {
+        match std::mem::take(&mut self.stage) {
+            Stage::Placed(placed) => Some(placed),
+            other => {
+                self.stage = other;
+                None
+            }
+        }
+    }
+}
+
+/// What status knows of the splits under way, and how fast they may be.
+#[derive(Default)]
+pub(crate) struct SplitStates {
+    pub states: BTreeMap<VolumeId, SplitState>,
+    /// Splits that gave up since the start, and how many blocks could not be read.
+    pub failed: BTreeMap<VolumeId, u64>,
+}
+
+impl SplitStates {
+    /// As volumes' records say.
+    pub(crate) fn of(table: &[VolumeSlot]) -> Self {
+        let online = table.iter().filter(|slot| slot.record.state == STATE_ONLINE);
+        let split = online.filter(|slot| slot.record.split_blocks.get() != 0);
+        let state = |slot: &VolumeSlot| {
+            let blocks = slot.record.split_blocks.get();
+            let state = SplitState { blocks, ..SplitState::default() };
+            (VolumeId(slot.record.volume.get()), state)
+        };
+        Self { states: split.map(state).collect(), failed: BTreeMap::new() }
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct SplitState {
+    pub limit: MoveLimit,
+    /// Blocks that the clone had inherited when the split began.
+    pub blocks: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_split_gives_up_after_two_passes_in_vain() {
+        let mut pass = Pass::default();
+        pass.note(0, 3);
+        assert_eq!(pass.end(), PassEnd::Another);
+        pass.note(1, 2);
+        assert_eq!(pass.end(), PassEnd::Another, "it has copied something");
+        assert_eq!(pass.end(), PassEnd::Another, "there was nothing");
+        for expected in [PassEnd::Another, PassEnd::Vain(2)] {
+            assert!(pass.is_over && pass.next == Vvbn(0));
+            pass.note(0, 2);
+            assert_eq!(pass.end(), expected);
+        }
+    }
+
+    #[test]
+    fn clones_take_turns() {
+        let mut splits = Splits::default();
+        let mut record = VolumeRecord::empty();
+        record.set_split_blocks(7);
+        for volume in [3, 5, 9] {
+            splits.set(VolumeId(volume), &record);
+        }
+        for expected in [3, 5, 9, 3] {
+            splits.last = splits.next_clone(|_, _| true);
+            assert_eq!(splits.last, Some(VolumeId(expected)));
+        }
+        assert_eq!(splits.next_clone(|volume, _| volume.get() == 3), Some(VolumeId(3)));
+        assert_eq!(splits.next_clone(|_, _| false), None);
+        record.set_split_blocks(0);
+        splits.set(VolumeId(5), &record);
+        assert_eq!(splits.next_clone(|_, _| true), Some(VolumeId(9)));
+    }
+}

@@ -1,0 +1,79 @@
+//! Clones that are being split from their parents (FlexVol section 4.2, "Volume Clones"): what is
+//! left to copy, and the end.
+//!
+//! The aggregate copies ([`aggregate`]'s `relocating::splitting`). The clone says which block
+//! numbers it may have inherited, and ends the split when it has inherited nothing any more.
+//!
+//! Invariants: a clone that still uses a block of an ancestor stays a clone.
+
+use crate::flexible::FlexibleVolume;
+use affinity::{Access, Outcome};
+use aggregate::{Acted, FreezeScope, Inherited, InheritedDone};
+use cowfs::reader::{HeldBlocks, Reader, Stop};
+use platform::mutation::{self, Rule};
+use units::Vvbn;
+
+impl FlexibleVolume {
+    /// Blocks in use or delayed that a clone has inherited, as of the last commit.
+    #[must_use]
+    pub fn inherited_blocks(&self) -> u64 {
+        // Number 0 counts as in use, and is no block.
+        let numbers = (self.used_blocks() + self.delayed_blocks()).saturating_sub(1);
+        numbers.saturating_sub(self.owned_blocks())
+    }
+
+    fn is_whole(&self) -> bool {
+        let is_copied = self.inherited_blocks() == 0 || mutation::broken(Rule::SplitEndsEarly);
+        is_copied && !self.is_discarding() && !self.front.is_read_only()
+    }
+
+    /// Ends the split of a clone that has inherited nothing any more; part of a commit.
+    pub(crate) fn end_split_if_whole(&self) {
+        let Some(aggregate) = self.aggregate.upgrade() else { return };
+        if !aggregate.is_splitting(self.front.id) || !self.is_whole() {
+            return;
+        }
+        let Some(this) = self.this.upgrade() else { return };
+        let end = move |scope: &mut FreezeScope<'_, '_>| {
+            // Another commit may have asked for it too.
+            if scope.aggregate.is_splitting(this.front.id) && this.is_whole() {
+                scope.make_whole(this.front.id);
+                let side = this.vbn.write(scope.access);
+                side.space.base = None;
+                side.container = None;
+            }
+            Ok(Acted::Done)
+        };
+        aggregate.request_action(Box::new(end), Box::new(|_| ()));
+    }
+
+    /// See [`aggregate::Member::find_inherited`].
+    pub(crate) fn send_find_inherited(&self, from: Vvbn, max: usize, done: InheritedDone) {
+        let (Some(this), Some(aggregate)) = (self.this.upgrade(), self.aggregate.upgrade()) else {
+            return done(None);
+        };
+        if self.front.is_read_only() {
+            return done(None);
+        }
+        let (held, mut done) = (HeldBlocks::default(), Some(done));
+        let scheduler = aggregate.parts.scheduler.clone();
+        let message = move |access: &mut Access<'_>| {
+            let space = &mut this.vbn.write(access).space;
+            let reader = Reader { cache: &aggregate.parts.cache, held: &held };
+            // What is about to be let go of is not worth copying.
+            let found = match space.has_trees_to_discard() {
+                true => Ok(None),
+                false => space.inherited_from(from, max, &reader).map(Some),
+            };
+            if let Err(Stop::Wait(wait)) = found {
+                return aggregate.suspend(wait, &held);
+            }
+            if let Some(done) = done.take() {
+                let found = found.ok().flatten();
+                done(found.map(|(numbers, next)| Inherited { numbers, next }));
+            }
+            Outcome::Done
+        };
+        scheduler.send(self.front.affinities.vbn, Box::new(message));
+    }
+}

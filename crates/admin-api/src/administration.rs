@@ -30,6 +30,7 @@ use crate::requests::{
 };
 use crate::scrub::{ScrubChange, ScrubInfo};
 use crate::space::{AggregateSpace, VolumeSpace};
+use crate::splits::{CloneSplit, SplitInfo};
 use serde::{Deserialize, Serialize};
 
 /// Carries a request to a node and its answer back.
@@ -232,6 +233,10 @@ administration! {
     /// Makes clones of a snapshot, all or none; says in the order of their names how they are, or
     /// would be. While there is one, neither the snapshot nor its volume can be deleted.
     CloneCreate clone_create(request: CloneCreate) -> Vec<VolumeInfo>;
+    /// Has a clone copy what it shares with its parent, in the background, and be a volume like
+    /// others then; or has that end. Says what is to be copied, or would be. `Conflict` if there is
+    /// no room for it, or the volume is no clone.
+    CloneSplit clone_split(request: CloneSplit) -> SplitInfo;
     /// Adds an export rule; `Conflict` if there is one for the same network.
     ExportAdd export_add(request: ExportAdd) -> VolumeExports;
     /// Export rules of all volumes or one, in order of volume name.

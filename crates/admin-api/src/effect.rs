@@ -13,6 +13,7 @@ use crate::requests::{
     AggregateAdd, AggregateCreate, DiskClear, DiskFail, DiskReplace, DiskZero, SnapshotDelete,
     SnapshotRestore, SpareAdd, SpareRemove,
 };
+use crate::splits::CloneSplit;
 
 impl Request {
     /// Whether the node, or what it serves, is different after the call. A check holds back an
@@ -58,6 +59,7 @@ impl Request {
             | Self::AggregateDelete(AggregateDelete { dry_run, .. })
             | Self::VolumeCreate(VolumeCreate { dry_run, .. })
             | Self::CloneCreate(CloneCreate { dry_run, .. })
+            | Self::CloneSplit(CloneSplit { dry_run, .. })
             | Self::VolumeDelete(VolumeDelete { dry_run, .. })
             | Self::VolumeUndelete(VolumeUndelete { dry_run, .. })
             | Self::VolumePurge(VolumePurge { dry_run, .. })

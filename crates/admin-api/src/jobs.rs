@@ -1,6 +1,6 @@
 //! Jobs: work of a node that takes a while, with a number that stays the same over restarts.
 //!
-//! A job is begun by another call (a scrub, a replacement, a group that leaves) or by the node
+//! A job is begun by another call (a scrub, a replacement, a group that leaves, a split) or by the node
 //! itself (a rebuild). Here it is listed, and, where the engine can, paused, resumed and cancelled.
 //!
 //! Invariants: a number is never given to a second job of the node; a figure that is not
@@ -35,11 +35,13 @@ pub enum JobKind {
     Growth,
     /// Frees the blocks of a volume that was deleted.
     Deletion,
+    /// Copies what a clone shares with its parent.
+    Split,
 }
 
 impl JobKind {
     /// All kinds.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Scrub,
         Self::Rebuild,
         Self::Resync,
@@ -48,6 +50,7 @@ impl JobKind {
         Self::Zeroing,
         Self::Growth,
         Self::Deletion,
+        Self::Split,
     ];
 }
 
@@ -62,6 +65,7 @@ impl fmt::Display for JobKind {
             Self::Zeroing => "zeroing",
             Self::Growth => "growth",
             Self::Deletion => "deletion",
+            Self::Split => "split",
         })
     }
 }

@@ -45,6 +45,7 @@ pub mod requests;
 pub mod schedules;
 pub mod scrub;
 pub mod space;
+pub mod splits;
 pub mod time;
 pub mod titles;
 
@@ -83,4 +84,5 @@ pub use requests::{
 pub use schedules::{Schedule, SnapshotPolicy};
 pub use scrub::{ScrubAction, ScrubChange, ScrubInfo, ScrubState};
 pub use space::{AggregateSpace, VolumeShare, VolumeSpace};
+pub use splits::{CloneSplit, SplitInfo};
 pub use time::Time;

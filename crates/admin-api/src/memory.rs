@@ -45,6 +45,7 @@ use crate::requests::{
 };
 use crate::scrub::{ScrubAction, ScrubChange, ScrubInfo, ScrubState};
 use crate::space::{AggregateSpace, VolumeSpace};
+use crate::splits::{CloneSplit, SplitInfo};
 use crate::{Administration, Time};
 use platform::sync::Mutex;
 use std::collections::BTreeMap;
@@ -711,6 +712,12 @@ impl Administration for MemoryAdministration {
             aggregates.entry(parent.aggregate).and_modify(|one| one.volumes += made.len() as u64);
         }
         Ok(made)
+    }
+
+    fn clone_split(&self, request: &CloneSplit) -> Result<SplitInfo, AdminError> {
+        let mut state = self.state.lock();
+        let clone = state.volume("split", &request.name)?.clone();
+        clones::split(&mut state.jobs, request, clone)
     }
 
     fn export_add(&self, request: &ExportAdd) -> Result<VolumeExports, AdminError> {

@@ -87,7 +87,7 @@ fn execute(
         ClientCommand::Event(command) => event::run(command, node),
         ClientCommand::Volume(command) => volume::run(command, options, node, terminal),
         ClientCommand::Snapshot(command) => snapshot::run(command, options, node, terminal),
-        ClientCommand::Clone(command) => clone::run(command, node),
+        ClientCommand::Clone(command) => clone::run(command, (options, terminal), node),
         ClientCommand::Export(command) => export::run(command, node),
         ClientCommand::Mount { volume, mountpoint, write_back } => match (volume, mountpoint) {
             (Some(volume), Some(mountpoint)) => {

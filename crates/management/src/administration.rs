@@ -8,14 +8,14 @@ use crate::volumes::{RecoveryQueue, Space, differences};
 use admin_api::{
     AdminError, Administration, AggregateAdd, AggregateCreate, AggregateDelete, AggregateFeatures,
     AggregateInfo, AggregateMap, AggregateOnline, AggregateSet, AggregateSpace, CheckBegun,
-    CheckBlocks, CheckHeld, CheckKeep, CheckRead, CloneCreate, DeletedVolume, DiskClear, DiskFail,
-    DiskInfo, DiskLocate, DiskLocated, DiskReplace, DiskZero, Event, EventList, ExportAdd,
-    ExportRemove, GroupRemove, JobChange, JobInfo, JobName, MapShow, MountCreate, MountInfo,
-    MountRemove, Named, Removal, ScrubChange, ScrubInfo, SnapshotDelete, SnapshotDiff,
-    SnapshotDifferences, SnapshotHold, SnapshotInfo, SnapshotName, SnapshotRestore, SpareAdd,
-    SpareRemove, StatusReply, Synced, UpgradeReport, VolumeCreate, VolumeDelete, VolumeExports,
-    VolumeFilter, VolumeInfo, VolumeOffline, VolumePurge, VolumeRename, VolumeResize, VolumeSet,
-    VolumeSpace, VolumeUndelete,
+    CheckBlocks, CheckHeld, CheckKeep, CheckRead, CloneCreate, CloneSplit, DeletedVolume,
+    DiskClear, DiskFail, DiskInfo, DiskLocate, DiskLocated, DiskReplace, DiskZero, Event,
+    EventList, ExportAdd, ExportRemove, GroupRemove, JobChange, JobInfo, JobName, MapShow,
+    MountCreate, MountInfo, MountRemove, Named, Removal, ScrubChange, ScrubInfo, SnapshotDelete,
+    SnapshotDiff, SnapshotDifferences, SnapshotHold, SnapshotInfo, SnapshotName, SnapshotRestore,
+    SpareAdd, SpareRemove, SplitInfo, StatusReply, Synced, UpgradeReport, VolumeCreate,
+    VolumeDelete, VolumeExports, VolumeFilter, VolumeInfo, VolumeOffline, VolumePurge,
+    VolumeRename, VolumeResize, VolumeSet, VolumeSpace, VolumeUndelete,
 };
 
 impl Management {
@@ -300,6 +300,10 @@ impl Administration for Management {
 
     fn clone_create(&self, request: &CloneCreate) -> Result<Vec<VolumeInfo>, AdminError> {
         self.volumes.create_clones(request)
+    }
+
+    fn clone_split(&self, request: &CloneSplit) -> Result<SplitInfo, AdminError> {
+        self.seen(|| self.volumes.split_clone(request))
     }
 
     fn export_add(&self, request: &ExportAdd) -> Result<VolumeExports, AdminError> {

@@ -1,9 +1,11 @@
-//! Clones, and the refusals to delete snapshots and volumes that clones use.
+//! Clones, their splits, and the refusals to delete snapshots and volumes that clones use.
 
+use super::jobs::Jobs;
 use super::volumes::{Snapshots, Volumes};
 use crate::creation::CloneCreate;
-use crate::error::AdminError;
+use crate::error::{AdminError, Code};
 use crate::replies::{CloneOf, SnapshotInfo, VolumeInfo};
+use crate::splits::{CloneSplit, SplitInfo};
 use crate::time::Time;
 
 /// A clone that was just made, with this number and at this time.
@@ -26,6 +28,36 @@ pub(super) fn made(
         mountpoints: Vec::new(),
         ..parent.clone()
     }
+}
+
+/// A clone is split from its parent, or no longer. In memory a split never ends.
+pub(super) fn split(
+    jobs: &mut Jobs,
+    request: &CloneSplit,
+    clone: VolumeInfo,
+) -> Result<SplitInfo, AdminError> {
+    let error = || AdminError::new(Code::Conflict, "cannot split clone", &request.name);
+    let Some(clone_of) = clone.clone_of else {
+        return Err(error().because("it is no clone").try_next("stroop clone list"));
+    };
+    let shared_bytes = clone.inherited_bytes;
+    let (name, aggregate) = (request.name.clone(), clone.aggregate);
+    match (request.stop, jobs.is_splitting(&name)) {
+        (true, true) => jobs.cancel_split(&name),
+        (true, false) => {
+            return Err(error().because("it is not being split").try_next("stroop job list"));
+        }
+        (false, true) => {
+            return Err(error().because("it is being split already").try_next("stroop job list"));
+        }
+        (false, false) if request.dry_run => {}
+        (false, false) => {
+            jobs.note_split(&aggregate, &name, (shared_bytes, request.rate_bytes_per_second));
+        }
+    }
+    let (cost_bytes, free_bytes) = (shared_bytes, clone.available_bytes);
+    let dry_run = request.dry_run;
+    Ok(SplitInfo { name, clone_of, aggregate, shared_bytes, cost_bytes, free_bytes, dry_run })
 }
 
 /// Clones of the snapshot at `place` of `parent` are there.

@@ -1,5 +1,5 @@
-//! The jobs of the node in memory: its scrubs, disks that take places, and groups that leave; the
-//! last two never end.
+//! The jobs of the node in memory: its scrubs, disks that take places, groups that leave, and
+//! clones that are split; the last three never end.
 
 use crate::error::{AdminError, Code};
 use crate::jobs::{JobAction, JobChange, JobInfo, JobKind, JobState};
@@ -55,6 +55,25 @@ impl Jobs {
         };
         let jobs = self.0.iter_mut().filter(is_its);
         jobs.filter(|job| !job.state.is_over()).for_each(|job| job.state = JobState::Cancelled);
+    }
+
+    /// A clone begins to be split from its parent.
+    pub(super) fn note_split(&mut self, aggregate: &str, clone: &str, of: (u64, Option<u64>)) {
+        self.begin(JobKind::Split, Some(aggregate.to_owned()), clone.to_owned(), of);
+    }
+
+    fn splits_of(&mut self, clone: &str) -> impl Iterator<Item = &mut JobInfo> {
+        let is_its = move |job: &&mut JobInfo| job.kind == JobKind::Split && job.target == clone;
+        self.0.iter_mut().filter(is_its).filter(|job| !job.state.is_over())
+    }
+
+    pub(super) fn is_splitting(&mut self, clone: &str) -> bool {
+        self.splits_of(clone).next().is_some()
+    }
+
+    /// The split of a clone ends where it is.
+    pub(super) fn cancel_split(&mut self, clone: &str) {
+        self.splits_of(clone).for_each(|job| job.state = JobState::Cancelled);
     }
 
     fn begin(

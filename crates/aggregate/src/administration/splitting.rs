@@ -12,7 +12,6 @@
 use crate::block_side::side::BlockSide;
 use crate::error::AggregateError;
 use crate::relocating::splitting;
-use crate::relocation::moves::FREE_BLOCKS_MIN;
 use crate::relocation::splits::{SplitState, cost_blocks};
 use crate::service::action::{Acted, CpDone, FreezeScope};
 use crate::service::aggregate::Aggregate;
@@ -61,7 +60,7 @@ impl Aggregate {
             if record.split_blocks.get() != 0 {
                 return Err(AggregateError::Refused("it is being split already".to_owned()));
             }
-            let needed = split_cost_blocks(inherited_blocks) + FREE_BLOCKS_MIN;
+            let needed = split_cost_blocks(inherited_blocks);
             if free < needed {
                 let size = |blocks: u64| ByteSize(blocks * BLOCK_SIZE_U64);
                 return Err(AggregateError::Refused(format!(
@@ -137,6 +136,12 @@ impl Aggregate {
         let mut shared = self.splits.lock();
         let state = shared.states.get_mut(&clone);
         state.map(|state| state.limit.set_rate(rate)).is_some()
+    }
+
+    /// Whether a volume is there, and not being deleted.
+    #[must_use]
+    pub fn has_volume(&self, volume: VolumeId) -> bool {
+        self.state.lock().members.contains_key(&volume)
     }
 
     /// Whether a volume is a clone.

@@ -29,13 +29,13 @@ use super::read::{Wanted, read_all};
 use crate::allocation::refill::Tier;
 use crate::block_side::side::BlockSide;
 use crate::containers::{container_lookup, node_of};
-use crate::relocation::moves::{FREE_BLOCKS_MIN, Found, Move};
+use crate::relocation::moves::{Found, Move};
 use crate::relocation::plan::Relocation;
 use crate::relocation::splits::{Numbers, PassEnd, PlacedSplit, SplitBatch, Splits, Stage};
 use crate::service::aggregate::Aggregate;
 use crate::service::member::Inherited;
 use affinity::{Access, Outcome};
-use cowfs::budget::Spender;
+use cowfs::budget::{Spender, VOLUME_OVERHEAD_BLOCKS};
 use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Progress, Reader, Stop, all};
 use ondisk::features::MOVED_BLOCKS;
@@ -43,10 +43,13 @@ use ondisk::identity::BlockOwner;
 use ondisk::root::VOL_INFO_VVBN;
 use platform::mutation::{self, Rule};
 use std::sync::Arc;
-use units::VolumeId;
+use std::sync::atomic::Ordering;
+use units::{VolumeId, Vvbn};
 
 /// Blocks that a consistency point takes along at most: 4 MiB.
-const BATCH_BLOCKS: usize = 1024;
+const BATCH_BLOCKS: u64 = 1024;
+/// One part in so many of the free blocks is what a consistency point takes along at most.
+const FREE_SHARE: u64 = 8;
 
 /// Goes on after a commit.
 pub(crate) fn go_on(aggregate: &Arc<Aggregate>, side: &mut BlockSide) {
@@ -66,7 +69,8 @@ pub(crate) fn go_on(aggregate: &Arc<Aggregate>, side: &mut BlockSide) {
 /// Asks the clone whose turn it is for numbers.
 fn ask_next(aggregate: &Arc<Aggregate>, side: &mut BlockSide) {
     let splits = &mut side.relocation.splits;
-    if splits.clones.is_empty() || aggregate.is_failed() || !has_room(aggregate) {
+    let batch_blocks = batch_blocks(aggregate);
+    if splits.clones.is_empty() || aggregate.is_failed() || batch_blocks == 0 {
         return;
     }
     let containers = &side.containers;
@@ -89,12 +93,13 @@ fn ask_next(aggregate: &Arc<Aggregate>, side: &mut BlockSide) {
         let Some(Inherited { numbers, next }) = found else { return send_idle(&this, clone) };
         send_look_up(&this, Numbers { clone, numbers, next });
     };
-    member.find_inherited(pass.next, BATCH_BLOCKS, Box::new(found));
+    member.find_inherited(pass.next, batch_blocks as usize, Box::new(found));
 }
 
-/// Nor is anything copied where room is short.
-fn has_room(aggregate: &Aggregate) -> bool {
-    aggregate.parts.shared.budget.free_blocks() >= FREE_BLOCKS_MIN
+/// Blocks that there is room to copy.
+fn batch_blocks(aggregate: &Aggregate) -> u64 {
+    let free = aggregate.parts.shared.budget.free_blocks();
+    BATCH_BLOCKS.min(free.saturating_sub(2 * VOLUME_OVERHEAD_BLOCKS) / FREE_SHARE)
 }
 
 /// The clone cannot tell its numbers now. It is asked again after the next commit.
@@ -233,7 +238,8 @@ pub(crate) fn promise(aggregate: &Aggregate, side: &mut BlockSide) -> bool {
         // Only a commit has the next clone asked.
         let mut shared = aggregate.splits.lock();
         let is_due = shared.states.values_mut().any(|state| state.limit.is_due());
-        return !splits.is_running() && (splits.wants_pass || is_due && has_room(aggregate));
+        return !splits.is_running()
+            && (splits.wants_pass || is_due && batch_blocks(aggregate) > 0);
     };
     let (clone, cost) = (batch.clone, batch.cost_blocks());
     let slot = side.slot_of(clone);
@@ -263,7 +269,7 @@ pub(crate) fn promise(aggregate: &Aggregate, side: &mut BlockSide) -> bool {
 pub(super) fn take_placed(aggregate: &Arc<Aggregate>, relocation: &mut Relocation) {
     let Some(placed) = relocation.splits.take_placed() else { return };
     let count = &aggregate.statistics.split_blocks;
-    count.fetch_add(placed.copied, std::sync::atomic::Ordering::Relaxed);
+    count.fetch_add(placed.copied, Ordering::Relaxed);
     if placed.is_whole {
         pass_on(aggregate, &mut relocation.splits, &placed);
     }
@@ -293,12 +299,12 @@ pub(crate) fn tick(aggregate: &Arc<Aggregate>, now_nanoseconds: u64) {
         let due = |is_due, limit: bool| is_due | limit;
         shared.states.values_mut().map(|state| state.limit.tick(now_nanoseconds)).fold(false, due)
     };
-    if is_due && has_room(aggregate) && !aggregate.is_consistency_point_due() {
+    if is_due && batch_blocks(aggregate) > 0 && !aggregate.is_consistency_point_due() {
         aggregate.request_consistency_point(None);
     }
 }
 
 /// Nodes of a container map that have the entries of so many blocks, if they lie close together.
 pub(crate) const fn nodes_of(blocks: u64) -> u64 {
-    node_of(units::Vvbn(blocks)) + 1
+    node_of(Vvbn(blocks)) + 1
 }

@@ -2,6 +2,7 @@
 
 use admin_api::ExportRule;
 use clap::Subcommand;
+use units::ByteSize;
 
 /// `stroop clone`.
 #[derive(Subcommand, Debug)]
@@ -19,6 +20,23 @@ pub enum CloneCommand {
         #[arg(long, value_name = "CLIENT[:OPTION]...")]
         export: Vec<ExportRule>,
         /// Only say what would be done
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Have a clone copy what it shares with its parent, in the background; then it is a volume like
+    /// others, and needs no parent
+    ///
+    /// The clone can be used meanwhile, and its snapshots stay. The split goes on after a restart.
+    Split {
+        /// The clone
+        name: String,
+        /// Copy at most so much a second: 50M [default: no limit]; later: job set
+        #[arg(long, value_name = "SIZE")]
+        rate: Option<ByteSize>,
+        /// Have the split that is under way end where it is; what was copied is the clone's own
+        #[arg(long, conflicts_with_all = ["dry_run", "rate"])]
+        stop: bool,
+        /// Only say what would be copied
         #[arg(long)]
         dry_run: bool,
     },

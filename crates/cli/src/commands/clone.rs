@@ -1,15 +1,24 @@
 //! `stroop clone`.
 
+use super::begun::{Begun, newest};
 use super::export::exported;
 use super::volume::{mount_hint_of, with_overcommitment};
-use crate::arguments::CloneCommand;
+use crate::arguments::{CloneCommand, Options};
 use crate::output::Output;
 use crate::table::{Column, Table};
+use crate::terminal::Terminal;
 use admin_api::names::parse_snapshot_name;
-use admin_api::{AdminError, Administration, CloneCreate, CloneOf, Code, Named, VolumeInfo};
+use admin_api::{
+    AdminError, Administration, CloneCreate, CloneOf, CloneSplit, Code, JobKind, Named, SplitInfo,
+    VolumeInfo,
+};
 use units::ByteSize;
 
-pub(super) fn run(command: &CloneCommand, node: &dyn Administration) -> Result<Output, AdminError> {
+pub(super) fn run(
+    command: &CloneCommand,
+    (options, terminal): (&Options, &mut Terminal<'_>),
+    node: &dyn Administration,
+) -> Result<Output, AdminError> {
     match command {
         CloneCommand::Create { source, names, export, dry_run } => {
             let (volume, snapshot) = parse_snapshot_name(source)?;
@@ -21,6 +30,15 @@ pub(super) fn run(command: &CloneCommand, node: &dyn Administration) -> Result<O
                 dry_run: *dry_run,
             };
             create(node, source, &request)
+        }
+        CloneCommand::Split { name, rate, stop, dry_run } => {
+            let request = CloneSplit {
+                name: name.clone(),
+                stop: *stop,
+                rate_bytes_per_second: rate.map(|rate| rate.0),
+                dry_run: *dry_run,
+            };
+            split((options, terminal), node, &request)
         }
         CloneCommand::List { volume } => list(node, volume.as_deref()),
     }
@@ -55,6 +73,33 @@ fn create(
         return Ok(output.planned());
     }
     Ok(output.next(mount_hint_of(node, clone)))
+}
+
+fn split(
+    (options, terminal): (&Options, &mut Terminal<'_>),
+    node: &dyn Administration,
+    request: &CloneSplit,
+) -> Result<Output, AdminError> {
+    let after = newest(node)?;
+    let split = node.clone_split(request)?;
+    let SplitInfo { name, clone_of, aggregate, shared_bytes, cost_bytes, .. } = &split;
+    let CloneOf { volume, snapshot } = clone_of;
+    let (shared, cost) = (ByteSize(*shared_bytes), ByteSize(*cost_bytes));
+    let output = Output::of(name, &split)?;
+    if request.stop {
+        let line = format!("{name}: split stopped, shares {shared} with {volume}@{snapshot} still");
+        return Ok(output.line(line));
+    }
+    let begins = if split.dry_run { "would be split" } else { "is being split" };
+    let output = output.line(format!(
+        "{name}: {begins} from {volume}@{snapshot}; copies of {shared} take {cost} in {aggregate}"
+    ));
+    if split.dry_run {
+        let free = ByteSize(split.free_bytes);
+        return Ok(output.line(format!("  {aggregate} has {free} free")).planned());
+    }
+    let begun = Begun { kinds: &[JobKind::Split], aggregate, target: Some(name), after };
+    begun.follow(output, (options, terminal), node)
 }
 
 fn list(node: &dyn Administration, parent: Option<&str>) -> Result<Output, AdminError> {

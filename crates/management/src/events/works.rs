@@ -82,7 +82,7 @@ mod tests {
         let subject = match kind {
             JobKind::Scrub => Subject::Aggregate,
             JobKind::Evacuation => Subject::Group(1),
-            JobKind::Deletion => Subject::Volume("home".to_owned()),
+            JobKind::Deletion | JobKind::Split => Subject::Volume("home".to_owned()),
             _ => Subject::Disk("d4".to_owned()),
         };
         let aggregate = (kind != JobKind::Zeroing).then(|| "a1".to_owned());

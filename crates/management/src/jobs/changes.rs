@@ -1,7 +1,7 @@
 //! Jobs that are paused, resumed, cancelled, and made faster or slower, as far as the engine can.
 //!
 //! A scrub keeps in the labels whether it is paused, and its rate. A disk that is being filled does
-//! not, nor does a group that leaves: its job keeps them, and every look has the engine wait or be
+//! not, nor does a group that leaves or a clone that is split: its job keeps them, and every look has the engine wait or be
 //! slow again ([`super::table`]).
 //! So the job is marked before the engine is asked, under the lock of looks, and the mark is taken
 //! back if the engine cannot, or if the file cannot be written.
@@ -36,10 +36,11 @@ impl Jobs {
             JobKind::Rebuild | JobKind::Resync | JobKind::Replacement => {
                 self.change_marked(&message, wanted)?;
             }
-            JobKind::Evacuation if action == JobAction::Set => {
+            JobKind::Evacuation | JobKind::Split if action == JobAction::Set => {
                 self.change_marked(&message, wanted)?;
             }
             JobKind::Evacuation => self.keep_group(&job.key)?,
+            JobKind::Split => self.stop_split(&message, &job)?,
             JobKind::Zeroing | JobKind::Growth => self.stop_erasing(&job.key),
             JobKind::Deletion => unreachable!("it is refused before"),
         }
@@ -66,6 +67,13 @@ impl Jobs {
         let (rate_bytes_per_second, dry_run) = (None, false);
         let wanted = GroupRemove { name, group, cancel: true, rate_bytes_per_second, dry_run };
         self.aggregates.remove_group(&wanted).map(drop)
+    }
+
+    fn stop_split(&self, message: &str, job: &Job) -> Result<(), AdminError> {
+        let Subject::Volume(clone) = &job.key.subject else { unreachable!("a clone is split") };
+        let node = &self.aggregates.node;
+        let stop = |done| node.engine.stop_split(clone, done);
+        node.waits.request(message, &job.number.to_string(), stop)
     }
 
     fn stop_erasing(&self, key: &Key) {
@@ -156,7 +164,7 @@ fn check(message: &str, job: &Job, action: JobAction, is_away: bool) -> Result<(
     let aggregate = job.key.aggregate.as_deref().unwrap_or_default();
     match (kind, action) {
         (JobKind::Zeroing | JobKind::Growth | JobKind::Deletion, JobAction::Set) => refused(
-            "only scrubs, disks that are filled and groups that leave have a rate".to_owned(),
+            "only scrubs, splits, disks that are filled and groups that leave have a rate".to_owned(),
             format!("stroop job show {number}"),
         ),
         (JobKind::Rebuild | JobKind::Resync, JobAction::Cancel) => refused(
@@ -176,6 +184,11 @@ fn check(message: &str, job: &Job, action: JobAction, is_away: bool) -> Result<(
              the job is cancelled"
                 .to_owned(),
             format!("stroop job cancel {number}, and later stroop aggr remove-group {aggregate}"),
+        ),
+        (JobKind::Split, JobAction::Pause | JobAction::Resume) => refused(
+            "a clone is split without a pause; what was copied is its own when the job is cancelled"
+                .to_owned(),
+            format!("stroop job cancel {number}, and later stroop clone split {disk}"),
         ),
         (JobKind::Zeroing | JobKind::Growth, JobAction::Pause | JobAction::Resume) => {
             let again = match kind {
@@ -215,7 +228,7 @@ mod tests {
         let subject = match kind {
             JobKind::Scrub => Subject::Aggregate,
             JobKind::Evacuation => Subject::Group(1),
-            JobKind::Deletion => Subject::Volume("home".to_owned()),
+            JobKind::Deletion | JobKind::Split => Subject::Volume("home".to_owned()),
             _ => Subject::Disk("d4".to_owned()),
         };
         let (aggregate, identities) = (Some("a1".to_owned()), Identities::default());
@@ -226,7 +239,9 @@ mod tests {
     #[test]
     fn a_refusal_says_why_and_what_to_type_next() {
         use JobAction::{Cancel, Pause, Resume, Set};
-        use JobKind::{Deletion, Evacuation, Growth, Rebuild, Replacement, Resync, Scrub, Zeroing};
+        use JobKind::{
+            Deletion, Evacuation, Growth, Rebuild, Replacement, Resync, Scrub, Split, Zeroing,
+        };
         use JobState::{Paused, Queued, Running, Succeeded};
         for (kind, state, action, next) in [
             (Scrub, Succeeded, Pause, "stroop job list"),
@@ -236,6 +251,7 @@ mod tests {
             (Resync, Paused, Cancel, "stroop job pause 7; or stroop disk fail d4"),
             (Replacement, Running, Cancel, "stroop job pause 7"),
             (Evacuation, Running, Pause, "stroop job cancel 7, and later stroop aggr remove-"),
+            (Split, Running, Pause, "stroop job cancel 7, and later stroop clone split home"),
             (Zeroing, Running, Pause, "stroop job cancel 7, and later stroop disk zero d4"),
             (Deletion, Running, Cancel, "stroop job wait 7"),
             (Growth, Running, Resume, "stroop job cancel 7, and later stroop aggr add a1"),
@@ -260,6 +276,8 @@ mod tests {
             (Resync, Paused, Set),
             (Replacement, Running, Set),
             (Evacuation, Running, Set),
+            (Split, Running, Set),
+            (Split, Running, Cancel),
         ] {
             assert!(check("", &job(kind, state), action, false).is_ok(), "{kind} {state} {action}");
         }

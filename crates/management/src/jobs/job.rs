@@ -56,8 +56,8 @@ impl Key {
         let (own, its) = (self.identities, other.identities);
         (self.kind, self.birth) == (other.kind, other.birth)
             && is_same((own.aggregate, its.aggregate), self.aggregate == other.aggregate)
-            // A deleted volume is known by its number, the birth; builds call it differently.
-            && (self.kind == JobKind::Deletion
+            // A volume is known by its number, the birth: it may have another name by now.
+            && (matches!(self.kind, JobKind::Deletion | JobKind::Split)
                 || is_same((own.disk, its.disk), self.subject == other.subject))
     }
 

@@ -7,13 +7,13 @@ use crate::aggregates::{Aggregates, names_of};
 use crate::jobs::job::{Identities, Key, Outcome, Setting, Subject};
 use crate::jobs::table::{Fate, Going, Limit, Work};
 use admin_api::{JobKind, JobState};
-use aggregate::{Aggregate, Deletion, Evacuation};
-use dblade::AggregateSummary;
+use aggregate::{Aggregate, CloneSplit, Deletion, Evacuation};
+use dblade::{AggregateSummary, Engine, ServedVolume};
 use ondisk::identity::REGION_BLOCKS;
 use ondisk::scrub::ScrubPhase;
 use raid::{FillingStatus, FillingWay, MemberState, ScrubStatus};
 use std::sync::Arc;
-use units::BLOCK_SIZE_U64;
+use units::{BLOCK_SIZE_U64, ByteSize, VolumeId};
 
 /// A look at the engine.
 pub(crate) struct Look {
@@ -43,6 +43,8 @@ impl Look {
             let leaving = aggregate.as_ref().and_then(|aggregate| aggregate.evacuation());
             let rate = aggregate.as_ref().and_then(|aggregate| aggregate.evacuation_rate());
             works.extend(leaving.map(|leaving| evacuation(summary, leaving, rate)));
+            let splits = aggregate.as_ref().map(|aggregate| aggregate.splits()).unwrap_or_default();
+            works.extend(splits.into_iter().filter_map(|one| split(engine, summary, one)));
             let deletions = aggregate.map(|aggregate| aggregate.deletions()).unwrap_or_default();
             works.extend(deletions.into_iter().map(|one| deletion(summary, one)));
         }
@@ -73,6 +75,10 @@ impl Look {
                 "the server was stopped before all was erased; begin it again (stroop disk zero \
                  {disk})"
             ))),
+            (JobKind::Split, _) => self.summary(key).map_or(Fate::Away, |summary| {
+                let engine = &self.aggregates.node.engine;
+                Fate::Ended(fate_of_split(engine, key, summary))
+            }),
             _ => self.summary(key).map_or(Fate::Away, |summary| fate_of(key, summary)),
         }
     }
@@ -109,6 +115,7 @@ impl Look {
     pub(crate) fn limit(&self, key: &Key, rate: Option<u64>) -> bool {
         match key.subject {
             Subject::Group(group) => self.limit_evacuation(key, group, rate),
+            Subject::Volume(_) => self.limit_split(key, rate),
             _ => self.change_filling(key, |store, place| store.limit_filling(place, rate)),
         }
     }
@@ -118,8 +125,8 @@ impl Look {
         // The rate first: what is let go may not be fast for a moment.
         let is_limited = self.limit(key, setting.rate);
         match key.kind {
-            // It is never held.
-            JobKind::Evacuation => is_limited,
+            // They are never held.
+            JobKind::Evacuation | JobKind::Split => is_limited,
             _ => is_limited && self.hold(key, setting.state == JobState::Paused),
         }
     }
@@ -129,6 +136,12 @@ impl Look {
         let found = self.aggregates.node.engine.aggregate_named(&summary.name);
         let is_it = |found: &Arc<Aggregate>| found.evacuation().is_some_and(|it| it.group == group);
         found.filter(is_it).is_some_and(|found| found.limit_evacuation(rate))
+    }
+
+    fn limit_split(&self, key: &Key, rate: Option<u64>) -> bool {
+        let Some(summary) = self.summary(key) else { return false };
+        let found = self.aggregates.node.engine.aggregate_named(&summary.name);
+        found.is_some_and(|found| found.limit_split(volume_of(key), rate))
     }
 
     fn change_filling(
@@ -208,6 +221,48 @@ fn deletion(aggregate: &AggregateSummary, deletion: Deletion) -> Work {
     let birth = i64::from(volume.get());
     let key = Key { birth, ..key(JobKind::Deletion, aggregate, Subject::Volume(name)) };
     Work { done_bytes: None, ..running(key, 0, left_blocks) }
+}
+
+/// The volume that a job of a volume is about.
+fn volume_of(key: &Key) -> VolumeId {
+    VolumeId(u32::try_from(key.birth).unwrap_or(0))
+}
+
+/// A clone that is being split; nothing if it is being deleted.
+fn split(engine: &Engine, aggregate: &AggregateSummary, split: CloneSplit) -> Option<Work> {
+    let CloneSplit { clone, blocks, rate } = split;
+    let is_it = |one: &Arc<ServedVolume>| {
+        one.environment.volume == clone
+            && one.aggregate.parts.identity.aggregate == aggregate.identity
+    };
+    let clone = engine.volumes().into_iter().find(is_it)?;
+    let birth = i64::from(clone.environment.volume.get());
+    let key = Key { birth, ..key(JobKind::Split, aggregate, Subject::Volume(clone.name())) };
+    let done = blocks.saturating_sub(clone.inherited_blocks());
+    let limit = Limit { rate, is_kept: false };
+    Some(Work { limit, ..running(key, done, blocks) })
+}
+
+/// How the split of a clone ended.
+fn fate_of_split(engine: &Engine, key: &Key, summary: &AggregateSummary) -> Outcome {
+    let clone = volume_of(key);
+    let Some(aggregate) = engine.aggregate_named(&summary.name) else {
+        return Outcome::cancelled();
+    };
+    if let Some(blocks) = aggregate.failed_split(clone) {
+        let bytes = ByteSize(blocks.saturating_mul(BLOCK_SIZE_U64));
+        return Outcome::failed(format!(
+            "{bytes} that it shares with its parent cannot be read (stroop status); the rest is its \
+             own"
+        ));
+    }
+    match aggregate.is_clone(clone) {
+        true => Outcome::cancelled(),
+        false if aggregate.has_volume(clone) => Outcome::succeeded(),
+        false => {
+            Outcome { reason: Some("the clone was deleted".to_owned()), ..Outcome::cancelled() }
+        }
+    }
 }
 
 /// What became of work of an aggregate in service that goes on no more.

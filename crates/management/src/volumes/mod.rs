@@ -21,6 +21,7 @@ mod room;
 pub(crate) mod schedules;
 mod snapshots;
 mod space;
+mod splits;
 mod sync;
 mod view;
 

@@ -6,7 +6,7 @@
 //! kind, and at rest, the trees of all volumes and of all their snapshots are compared with the
 //! model's, the media are read by the independent reader, and nothing may be promised any more.
 //!
-//! This file, `work`, `recovery`, `outage`, `volumes` and `lacking` are one actor, which any of
+//! This file, `work`, `recovery`, `outage`, `volumes`, `splits` and `lacking` are one actor, which any of
 //! them may end or begin anew; `neighbours` and `kills` know nothing of it.
 //!
 //! Fails: the first [`Finding`].
@@ -16,6 +16,7 @@ mod lacking;
 mod neighbours;
 mod outage;
 mod recovery;
+mod splits;
 mod volumes;
 mod work;
 
@@ -47,6 +48,7 @@ use crate::tenant::Tenant;
 use kills::Kills;
 use neighbours::Neighbours;
 use platform::completion::promise;
+use splits::Splits;
 use std::collections::BTreeSet;
 use volumes::Change;
 use work::Point;
@@ -82,6 +84,8 @@ struct Life<'a> {
     growing: Growing,
     /// Groups that leave.
     removals: Removals,
+    /// Clones that are split.
+    splits: Splits,
     /// What may lie in objects.
     tierings: Tierings,
     /// What was asked of the scrub.
@@ -161,6 +165,7 @@ impl<'a> Life<'a> {
             errors: ErrorsKept::default(),
             growing: Growing::default(),
             removals: Removals::default(),
+            splits: Splits::default(),
             tierings: Tierings::default(),
             scrubs: Scrubs::default(),
             online_check: OnlineCheck::default(),
@@ -192,6 +197,7 @@ impl<'a> Life<'a> {
     }
 
     fn finish(&mut self) -> Result<(), Finding> {
+        self.finish_splits()?;
         let Self { machine, removals, scrubs, events, .. } = self;
         removals.finish(machine, scrubs)?;
         let is_looked_at = events.chance(25);
@@ -253,6 +259,7 @@ impl<'a> Life<'a> {
         self.losses.forget();
         self.growing.forget();
         self.removals.forget();
+        self.splits.forget();
         self.scrubs.forget();
     }
 

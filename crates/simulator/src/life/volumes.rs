@@ -121,7 +121,7 @@ impl Life<'_> {
             return;
         }
         if self.tenants.len() < VOLUMES_MAX && self.events.chance(60) {
-            if self.events.chance(40) && self.request_clone() {
+            if self.events.chance(60) && self.request_clone() {
                 return;
             }
             let plan = self.machine.plan.another_volume(&mut self.events);
@@ -225,7 +225,7 @@ impl Life<'_> {
         Ok(())
     }
 
-    fn bases_of(&mut self, clone: &str) -> impl Iterator<Item = &mut Base> {
+    pub(super) fn bases_of(&mut self, clone: &str) -> impl Iterator<Item = &mut Base> {
         let all = self.tenants.iter_mut().flat_map(|tenant| &mut tenant.bases);
         all.filter(move |base| base.clone == clone)
     }

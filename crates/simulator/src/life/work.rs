@@ -48,6 +48,7 @@ impl Life<'_> {
                 38..41 => {
                     self.removals.change(&mut self.machine, self.growing.is_under_way());
                 }
+                43..70 => self.change_splits(),
                 41..43 if self.machine.plan.is_damaged => {
                     damage(&mut self.machine, &mut self.tenants, &mut self.events);
                 }
@@ -89,6 +90,7 @@ impl Life<'_> {
     fn is_idle(&self) -> bool {
         let Self { growing, removals, change, .. } = self;
         let is_managed = change.is_some() || growing.is_under_way() || removals.is_under_way();
+        let is_managed = is_managed || self.splits.is_under_way();
         !is_managed && self.points.is_empty() && self.tenants.iter().all(Tenant::is_idle)
     }
 
@@ -131,7 +133,8 @@ impl Life<'_> {
         removals.poll(machine)?;
         scrubs.poll(machine)?;
         losses.poll_spares(machine)?;
-        self.poll_change()
+        self.poll_change()?;
+        self.poll_splits()
     }
 
     fn poll_points(&mut self) -> Result<(), Finding> {

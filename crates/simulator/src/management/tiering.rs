@@ -53,6 +53,12 @@ impl Tierings {
         had.any(|had| had.contains(name_of(policy)))
     }
 
+    /// A clone is split from its parent, whose policies it may have begun with.
+    pub fn inherit(&mut self, clone: VolumeId, parent: VolumeId) {
+        let had = self.policies.get(&parent).cloned().unwrap_or_default();
+        self.policies.entry(clone).or_default().extend(had);
+    }
+
     /// Some volume's blocks are to move to the object store in another way, or no longer.
     pub fn change(&mut self, machine: &mut Machine<'_>) {
         let volumes = machine.engine.volumes();

@@ -154,6 +154,9 @@ impl OperatorLife<'_> {
             }
         }
         self.machine.trace.meet(met(request));
+        if matches!(**request, Request::CloneSplit(_)) {
+            self.settle_splits(None)?;
+        }
         self.forget_tenants();
         self.add_tenants()?;
         self.check_clients()
@@ -294,6 +297,7 @@ const fn met(request: &Request) -> &'static str {
     match request {
         Request::VolumeCreate(_) => "operator: volume create",
         Request::CloneCreate(_) => "operator: clone create",
+        Request::CloneSplit(_) => "operator: clone split",
         Request::VolumeDelete(_) => "operator: volume delete",
         Request::VolumeUndelete(_) => "operator: volume undelete",
         Request::VolumePurge(_) => "operator: volume purge",
@@ -329,11 +333,17 @@ fn is_excused(request: &Request, error: &AdminError) -> bool {
         Code::Conflict => {
             depends_on_background(request)
                 || is_full && takes_room(request)
+                || matches!(request, Request::CloneSplit(_)) && has_no_room(error)
                 || matches!(request, Request::VolumeResize(_)) && is_too_small(error)
         }
         Code::NotFound => is_of_disks(request) || matches!(request, Request::JobChange(_)),
         _ => false,
     }
+}
+
+/// Whether what is to be copied has no room.
+fn has_no_room(error: &AdminError) -> bool {
+    error.cause.iter().any(|cause| cause.ends_with(" are needed"))
 }
 
 /// Whether a volume uses more than it was to have.

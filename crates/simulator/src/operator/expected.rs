@@ -37,6 +37,8 @@ pub(super) struct ExpectedVolume {
     pub(super) held: BTreeSet<String>,
     /// What it is a clone of.
     pub(super) clone_of: Option<CloneOf>,
+    /// It was to be split from that: then it may be a clone no longer.
+    pub(super) is_split: bool,
     /// Those who work on a volume may give it away, and so its clones.
     pub(super) is_owner_known: bool,
 }
@@ -59,6 +61,7 @@ impl ExpectedVolume {
             snapshots: Vec::new(),
             held: BTreeSet::new(),
             clone_of: None,
+            is_split: false,
             is_owner_known: true,
         }
     }
@@ -290,6 +293,7 @@ impl Expected {
                 self.volume(&wanted.volume)?.snapshots.drain(oldest..=newest);
             }
             Request::CloneCreate(wanted) => self.clone_volume(wanted)?,
+            Request::CloneSplit(wanted) => self.split(wanted)?,
             Request::SnapshotRestore(wanted) => {
                 self.volume(&wanted.volume)?.restore(wanted)?;
                 let kept = self.volume(&wanted.volume)?.snapshots.clone();
@@ -360,6 +364,7 @@ impl Expected {
             snapshots: Vec::new(),
             held: BTreeSet::new(),
             clone_of: Some(CloneOf { volume, snapshot }),
+            is_split: false,
             is_owner_known: parent.is_owner_known && !is_worked_on(&wanted.volume),
             ..parent
         };
@@ -485,6 +490,7 @@ pub(super) const fn is_dry(request: &Request) -> bool {
         Request::GroupRemove(wanted) => wanted.dry_run,
         Request::VolumeCreate(wanted) => wanted.dry_run,
         Request::CloneCreate(wanted) => wanted.dry_run,
+        Request::CloneSplit(wanted) => wanted.dry_run,
         Request::VolumeDelete(wanted) => wanted.dry_run,
         Request::VolumeUndelete(wanted) => wanted.dry_run,
         Request::VolumePurge(wanted) => wanted.dry_run,

@@ -39,6 +39,7 @@ mod outside;
 mod queue;
 mod rest;
 mod schedules;
+mod splits;
 mod starts;
 mod turns;
 mod typing;

@@ -116,6 +116,7 @@ impl OperatorLife<'_> {
         is_told: bool,
     ) -> Result<(), Finding> {
         self.note_due(after.as_mut());
+        self.settle_splits(after.as_mut())?;
         let looks = [
             Request::AggregateList,
             Request::VolumeList,

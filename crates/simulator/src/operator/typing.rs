@@ -10,12 +10,12 @@ use crate::seed::choices::Choices;
 use admin_api::creation::VOLUME_BYTES_MIN;
 use admin_api::recovery_queue::QUEUE_SECONDS_MIN;
 use admin_api::{
-    Access, AggregateAdd, AggregateSet, CloneCreate, DiskClear, DiskFail, DiskReplace, DiskZero,
-    ExportAdd, ExportRemove, ExportRule, GroupRemove, JobAction, JobChange, MapShow, MountCreate,
-    MountRemove, Named, Network, Owner, RateLimit, Reallocation, Request, ScrubAction, ScrubChange,
-    SnapshotAutodelete, SnapshotDelete, SnapshotDiff, SnapshotHold, SnapshotName, SnapshotPolicy,
-    SnapshotRestore, SpareAdd, SpareRemove, Squash, TieringPolicy, VolumeCreate, VolumeDelete,
-    VolumeFilter, VolumeOffline, VolumePurge, VolumeRename, VolumeResize, VolumeSet,
+    Access, AggregateAdd, AggregateSet, CloneCreate, CloneSplit, DiskClear, DiskFail, DiskReplace,
+    DiskZero, ExportAdd, ExportRemove, ExportRule, GroupRemove, JobAction, JobChange, MapShow,
+    MountCreate, MountRemove, Named, Network, Owner, RateLimit, Reallocation, Request, ScrubAction,
+    ScrubChange, SnapshotAutodelete, SnapshotDelete, SnapshotDiff, SnapshotHold, SnapshotName,
+    SnapshotPolicy, SnapshotRestore, SpareAdd, SpareRemove, Squash, TieringPolicy, VolumeCreate,
+    VolumeDelete, VolumeFilter, VolumeOffline, VolumePurge, VolumeRename, VolumeResize, VolumeSet,
     VolumeUndelete,
 };
 use std::net::Ipv4Addr;
@@ -64,7 +64,8 @@ impl Typist<'_> {
         match self.choices.below(100) {
             0..12 => Request::VolumeCreate(self.volume_create()),
             12..16 => Request::CloneCreate(self.clone_create()),
-            16..22 => Request::VolumeDelete(self.volume_delete()),
+            16..18 => Request::CloneSplit(self.clone_split()),
+            18..22 => Request::VolumeDelete(self.volume_delete()),
             22..25 => self.of_deleted(),
             25..28 => Request::VolumeSet(self.volume_set()),
             28..32 => Request::VolumeResize(self.volume_resize()),
@@ -287,6 +288,20 @@ impl Typist<'_> {
         }
         let exports = (0..self.choices.below(2)).map(|_| self.rule()).collect();
         CloneCreate { names, volume, snapshot, exports, dry_run: self.is_dry() }
+    }
+
+    /// Mostly of a clone.
+    fn clone_split(&mut self) -> CloneSplit {
+        let clones = self.expected.volumes.iter().filter(|(_, one)| one.clone_of.is_some());
+        let clones: Vec<String> = clones.map(|(name, _)| name.clone()).collect();
+        let is_any = clones.is_empty() || self.choices.chance(20);
+        let name = match is_any {
+            true => self.volume(),
+            false => clones[self.choices.index(clones.len())].clone(),
+        };
+        let stop = self.choices.chance(10);
+        let dry_run = !stop && self.is_dry();
+        CloneSplit { name, stop, rate_bytes_per_second: None, dry_run }
     }
 
     /// Days that fit a policy, now and then such that do not.

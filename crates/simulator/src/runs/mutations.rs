@@ -86,6 +86,10 @@ pub fn lives_of(rule: Rule) -> Lives {
     let mix = match rule {
         // Only a new root of snapshots changes more of a superblock than one sector.
         Rule::SuperblockSlotKept => MixChoice::Snapshots,
+        // Clones are of snapshots.
+        Rule::SplitEndsEarly | Rule::SplitKeepsOwner | Rule::SplitUnsaid | Rule::SplitForgotten => {
+            MixChoice::Snapshots
+        }
         _ => MixChoice::Any,
     };
     let operator = matches!(

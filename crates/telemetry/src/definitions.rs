@@ -211,6 +211,11 @@ metrics! {
         "Blocks that were written elsewhere to empty allocation areas.",
     ).by(&["aggregate", "kind"]);
     /// Labels: aggregate.
+    SPLIT_BLOCKS = counter(
+        "stroop_clone_split_blocks_total", Unit::Count,
+        "Blocks that clones shared with their parents and that were copied to split them.",
+    ).by(&["aggregate"]);
+    /// Labels: aggregate.
     REALLOCATED_BLOCKS = counter(
         "stroop_reallocated_blocks_total", Unit::Count,
         "Blocks of files that were written elsewhere so that they lie in order (read reallocation).",

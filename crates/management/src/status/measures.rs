@@ -63,6 +63,7 @@ impl Status {
         ] {
             self.count_to(&definitions::EMPTYING_BLOCKS, &[name, kind], number(blocks));
         }
+        self.count_to(&definitions::SPLIT_BLOCKS, &[name], number(&statistics.split_blocks));
         let reallocated = number(&statistics.reallocated_blocks);
         self.count_to(&definitions::REALLOCATED_BLOCKS, &[name], reallocated);
         let counters = aggregate.parts.store.status().counters;

@@ -159,6 +159,11 @@ impl Engine {
         clones::stop_split(self, name, done);
     }
 
+    /// The same of the clone that has this number in its aggregate.
+    pub fn stop_split_of(&self, aggregate: &str, clone: VolumeId, done: Done<()>) {
+        clones::stop_split_of(self, aggregate, clone, done);
+    }
+
     /// Makes the content of the root directory of an empty file system.
     pub(crate) fn make_root<P: Pointer>(
         &self,

@@ -16,6 +16,7 @@ use cowfs::reader::{HeldBlocks, Reader, Stop};
 use ondisk::records::{ExportRuleRecord, VolumeRecord};
 use platform::sync::Mutex;
 use std::sync::Arc;
+use units::VolumeId;
 use volume::FlexibleVolume;
 use volume::clones::{self, CloneSource, NewClones};
 
@@ -90,6 +91,16 @@ pub(crate) fn stop_split(engine: &Engine, name: &str, done: Done<()>) {
     };
     let done = move |outcome: Result<(), AggregateError>| done(outcome.map_err(EngineError::from));
     served.aggregate.stop_split(served.environment.volume, Box::new(done));
+}
+
+/// See [`Engine::stop_split_of`].
+pub(crate) fn stop_split_of(engine: &Engine, aggregate: &str, clone: VolumeId, done: Done<()>) {
+    let Some(found) = engine.aggregate_named(aggregate) else {
+        let name = aggregate.to_owned();
+        return done(Err(EngineError::NotFound { kind: "aggregate", name }));
+    };
+    let done = move |outcome: Result<(), AggregateError>| done(outcome.map_err(EngineError::from));
+    found.stop_split(clone, Box::new(done));
 }
 
 fn send_action(

@@ -68,10 +68,18 @@ impl FlexibleVolume {
             if let Err(Stop::Wait(wait)) = found {
                 return aggregate.suspend(wait, &held);
             }
-            if let Some(done) = done.take() {
-                let found = found.ok().flatten();
-                done(found.map(|(numbers, next)| Inherited { numbers, next }));
-            }
+            let Some(done) = done.take() else { return Outcome::Done };
+            done(match found {
+                Ok(found) => found.map(|(numbers, next)| {
+                    let is_damaged = false;
+                    Inherited { numbers, next, is_damaged }
+                }),
+                Err(stop) => {
+                    tracing::warn!(volume = %this.front.id, %stop, "a map is not read for a split");
+                    let (numbers, next, is_damaged) = (Vec::new(), None, true);
+                    Some(Inherited { numbers, next, is_damaged })
+                }
+            });
             Outcome::Done
         };
         scheduler.send(self.front.affinities.vbn, Box::new(message));

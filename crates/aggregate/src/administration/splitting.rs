@@ -50,7 +50,7 @@ impl Aggregate {
         done: CpDone,
     ) {
         let begin = move |scope: &mut FreezeScope<'_, '_>| {
-            let free = scope.aggregate.parts.shared.budget.free_blocks();
+            let free = scope.aggregate.split_room_blocks();
             let side = scope.block_side();
             let slot = side.changeable_slot_of(clone)?;
             let record = &side.table[slot].record;
@@ -84,6 +84,7 @@ impl Aggregate {
     /// Has the split of a clone end where it is. What was copied is the clone's own.
     pub fn stop_split(self: &Arc<Self>, clone: VolumeId, done: CpDone) {
         let stop = move |scope: &mut FreezeScope<'_, '_>| {
+            scope.block_side().changeable_slot_of(clone)?;
             scope
                 .end_split(clone)
                 .then_some(Acted::Done)
@@ -92,13 +93,15 @@ impl Aggregate {
         self.request_action(Box::new(stop), done);
     }
 
-    /// So many blocks that the clone has inherited cannot be read: its split ends.
-    pub(crate) fn give_split_up(self: &Arc<Self>, clone: VolumeId, blocks: u64) {
+    /// What is left of what the clone has inherited cannot be read: its split ends.
+    pub(crate) fn give_split_up(self: &Arc<Self>, clone: VolumeId) {
         let name = &self.parts.identity.name;
-        tracing::warn!(aggregate = %name, %clone, blocks, "a split gives up: blocks are lost");
+        tracing::warn!(aggregate = %name, %clone, "a split gives up: what is left is lost");
         let stop = move |scope: &mut FreezeScope<'_, '_>| {
-            if scope.end_split(clone) {
-                scope.aggregate.splits.lock().failed.insert(clone, blocks);
+            // Before the end: whoever looks in between finds neither, or both.
+            scope.aggregate.splits.lock().failed.insert(clone);
+            if !scope.end_split(clone) {
+                scope.aggregate.splits.lock().failed.remove(&clone);
             }
             Ok(Acted::Done)
         };
@@ -123,11 +126,18 @@ impl Aggregate {
         self.splits.lock().states.contains_key(&clone)
     }
 
-    /// How many blocks could not be read when the last split of a clone gave up, if it has since
-    /// the start.
+    /// Whether the last split of a clone gave up since the start: blocks are lost that it has
+    /// inherited, or it was found damaged itself.
     #[must_use]
-    pub fn failed_split(&self, clone: VolumeId) -> Option<u64> {
-        self.splits.lock().failed.get(&clone).copied()
+    pub fn has_split_failed(&self, clone: VolumeId) -> bool {
+        self.splits.lock().failed.contains(&clone)
+    }
+
+    /// Blocks that copies may take: object stores have others.
+    #[must_use]
+    pub fn split_room_blocks(&self) -> u64 {
+        let free = self.parts.shared.budget.free_blocks();
+        self.splits.lock().near_free_blocks.map_or(free, |near| free.min(near))
     }
 
     /// Limits how fast a clone is split, until the split ends or the aggregate is opened anew;
@@ -166,6 +176,8 @@ impl FreezeScope<'_, '_> {
 
     /// A clone has inherited nothing any more: it is a volume like others.
     pub fn make_whole(&mut self, clone: VolumeId) {
+        // The parent first: whoever looks in between finds a split.
+        self.aggregate.parents.write().remove(&clone);
         self.end_split(clone);
         let side = self.block_side();
         let is_forgotten = mutation::broken(Rule::SplitForgotten);
@@ -176,7 +188,6 @@ impl FreezeScope<'_, '_> {
         if let Some(container) = side.containers.get_mut(&clone) {
             container.parent = None;
         }
-        self.aggregate.parents.write().remove(&clone);
     }
 }
 

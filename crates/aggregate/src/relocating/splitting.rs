@@ -31,7 +31,7 @@ use crate::block_side::side::BlockSide;
 use crate::containers::{container_lookup, node_of};
 use crate::relocation::moves::{Found, Move};
 use crate::relocation::plan::Relocation;
-use crate::relocation::splits::{Numbers, PassEnd, PlacedSplit, SplitBatch, Splits, Stage};
+use crate::relocation::splits::{Looked, Numbers, PassEnd, SplitBatch, SplitStates, Splits, Stage};
 use crate::service::aggregate::Aggregate;
 use crate::service::member::Inherited;
 use affinity::{Access, Outcome};
@@ -50,9 +50,12 @@ use units::{VolumeId, Vvbn};
 const BATCH_BLOCKS: u64 = 1024;
 /// One part in so many of the free blocks is what a consistency point takes along at most.
 const FREE_SHARE: u64 = 8;
+/// Time after which a split that does nothing is looked at again.
+const RETRY_NANOSECONDS: u64 = 10_000_000_000;
 
 /// Goes on after a commit.
 pub(crate) fn go_on(aggregate: &Arc<Aggregate>, side: &mut BlockSide) {
+    note_commit(aggregate, side);
     let splits = &mut side.relocation.splits;
     splits.wants_pass = false;
     splits.clones.values_mut().for_each(|pass| pass.is_over = false);
@@ -64,6 +67,16 @@ pub(crate) fn go_on(aggregate: &Arc<Aggregate>, side: &mut BlockSide) {
         }
         other => side.relocation.splits.stage = other,
     }
+}
+
+/// What status is told: how much room there is, and which clones are being split. One that was found
+/// damaged is no more.
+fn note_commit(aggregate: &Aggregate, side: &BlockSide) {
+    let mut shared = aggregate.splits.lock();
+    shared.near_free_blocks = side.refill.near_free_blocks();
+    let SplitStates { states, failed, .. } = &mut *shared;
+    let is_split = |clone: &VolumeId| side.relocation.splits.clones.contains_key(clone);
+    failed.extend(states.extract_if(.., |clone, _| !is_split(clone)).map(|(clone, _)| clone));
 }
 
 /// Asks the clone whose turn it is for numbers.
@@ -84,21 +97,23 @@ fn ask_next(aggregate: &Arc<Aggregate>, side: &mut BlockSide) {
     });
     drop(shared);
     let Some(clone) = found else { return };
+    splits.last = Some(clone);
     let member = aggregate.state.lock().members.get(&clone).map(Arc::clone);
     let (Some(member), Some(pass)) = (member, splits.clones.get(&clone)) else { return };
-    splits.last = Some(clone);
     splits.stage = Stage::Looking;
     let this = Arc::clone(aggregate);
     let found = move |found: Option<Inherited>| {
-        let Some(Inherited { numbers, next }) = found else { return send_idle(&this, clone) };
-        send_look_up(&this, Numbers { clone, numbers, next });
+        let Some(Inherited { numbers, next, is_damaged }) = found else {
+            return send_idle(&this, clone);
+        };
+        send_look_up(&this, Numbers { clone, numbers, next, is_damaged });
     };
     member.find_inherited(pass.next, batch_blocks as usize, Box::new(found));
 }
 
 /// Blocks that there is room to copy.
 fn batch_blocks(aggregate: &Aggregate) -> u64 {
-    let free = aggregate.parts.shared.budget.free_blocks();
+    let free = aggregate.split_room_blocks();
     BATCH_BLOCKS.min(free.saturating_sub(2 * VOLUME_OVERHEAD_BLOCKS) / FREE_SHARE)
 }
 
@@ -123,6 +138,11 @@ fn send_look_up(aggregate: &Arc<Aggregate>, numbers: Numbers) {
     let message = move |access: &mut Access<'_>| {
         let side = this.block_side.write(access);
         let Some(found) = numbers.take() else { unreachable!("a message runs to its end once") };
+        if this.is_failed() {
+            // Nothing is read of an aggregate that is being closed.
+            side.relocation.splits.stage = Stage::Idle;
+            return Outcome::Done;
+        }
         if side.is_image_cleaned() {
             // The maps are about to change.
             side.relocation.splits.stage = Stage::Found(found);
@@ -130,7 +150,7 @@ fn send_look_up(aggregate: &Arc<Aggregate>, numbers: Numbers) {
         }
         let reader = Reader { cache: &this.parts.cache, held: &held };
         match side.inherited_among(&found, &reader) {
-            Ok(wanted) => read_batch(&this, side, found, wanted),
+            Ok(wishes) => read_batch(&this, side, found, wishes),
             Err(Stop::Wait(wait)) => {
                 numbers = Some(found);
                 return this.suspend(wait, &held);
@@ -139,7 +159,7 @@ fn send_look_up(aggregate: &Arc<Aggregate>, numbers: Numbers) {
                 let (name, clone) = (&this.parts.identity.name, found.clone);
                 tracing::warn!(aggregate = %name, %clone, %stop, "some blocks of a clone are not copied");
                 let unreadable = found.numbers.len() as u64;
-                skip(&this, side, &found, unreadable);
+                skip(&this, side, &found, Looked { unreadable, ..Looked::default() });
             }
         }
         Outcome::Done
@@ -147,8 +167,8 @@ fn send_look_up(aggregate: &Arc<Aggregate>, numbers: Numbers) {
     aggregate.parts.scheduler.send(aggregate.parts.vbn_affinity, Box::new(message));
 }
 
-/// A block to be copied, and the ancestor that has it.
-type Wish = (Move, VolumeId);
+/// A block to be copied, and the ancestor that has it, if any has.
+type Wish = (Move, Option<VolumeId>);
 
 impl BlockSide {
     /// Those of a clone's numbers that its own container map does not have, with their places.
@@ -161,9 +181,9 @@ impl BlockSide {
                 return Ok(None);
             }
             let holder = self.holder_of(found.clone, *vvbn, reader)?;
-            Ok(holder.map(|(ancestor, from)| {
-                (Move::new((found.clone, *vvbn), from, Tier::Near), ancestor)
-            }))
+            let from = holder.map(|(_, from)| from).unwrap_or_default();
+            let one = Move::new((found.clone, *vvbn), from, Tier::Near);
+            Ok(Some((one, holder.map(|(ancestor, _)| ancestor))))
         });
         Ok(all(wishes)?.into_iter().flatten().collect())
     }
@@ -173,11 +193,17 @@ impl BlockSide {
 fn read_batch(
     aggregate: &Arc<Aggregate>,
     side: &mut BlockSide,
-    Numbers { clone, numbers, next }: Numbers,
-    mut wishes: Vec<Wish>,
+    numbers: Numbers,
+    wishes: Vec<Wish>,
 ) {
+    let Numbers { clone, next, is_damaged, .. } = numbers;
+    let placed = |(one, ancestor): (Move, Option<VolumeId>)| Some((one, ancestor?));
+    let all = wishes.len();
+    let mut wishes: Vec<(Move, VolumeId)> = wishes.into_iter().filter_map(placed).collect();
+    let unreadable = (all - wishes.len()) as u64 + u64::from(is_damaged);
+    let mut looked = Looked { unreadable, ..Looked::default() };
     if wishes.is_empty() {
-        return skip(aggregate, side, &Numbers { clone, numbers, next }, 0);
+        return skip(aggregate, side, &numbers, looked);
     }
     if let Some(state) = aggregate.splits.lock().states.get_mut(&clone) {
         state.limit.spend(wishes.len() as u64);
@@ -186,27 +212,27 @@ fn read_batch(
     let wanted = wishes.iter().map(|(one, ancestor)| Wanted::inherited(one, *ancestor)).collect();
     let this = Arc::clone(aggregate);
     read_all(aggregate, wanted, move |found| {
-        let mut unreadable = 0;
-        let taken = |((one, _), found): (Wish, Found)| {
+        let taken = |((one, _), found): ((Move, VolumeId), Found)| {
             let Some((block, owner)) = found else {
-                // What is in an object store that does not answer is not lost.
-                unreadable += u64::from(this.is_lost(one.from.pvbn));
+                match this.is_lost(one.from.pvbn) {
+                    true => looked.unreadable += 1,
+                    false => looked.away += 1,
+                }
                 return None;
             };
             let volume = if mutation::broken(Rule::SplitKeepsOwner) { owner.volume } else { clone };
             Some(Move { found: Some((block, BlockOwner { volume, ..owner })), ..one })
         };
         let moves = wishes.into_iter().zip(found).filter_map(taken).collect();
-        send_ready(&this, SplitBatch { clone, moves, unreadable, next, is_promised: false });
+        send_ready(&this, SplitBatch { clone, moves, looked, next, is_promised: false });
     });
 }
 
 /// Nothing of these numbers is copied: the pass goes on behind them.
-fn skip(aggregate: &Arc<Aggregate>, side: &mut BlockSide, found: &Numbers, unreadable: u64) {
-    let Numbers { clone, next, .. } = *found;
+fn skip(aggregate: &Arc<Aggregate>, side: &mut BlockSide, found: &Numbers, looked: Looked) {
     let splits = &mut side.relocation.splits;
     splits.stage = Stage::Idle;
-    pass_on(aggregate, splits, &PlacedSplit { clone, copied: 0, unreadable, is_whole: true, next });
+    pass_on(aggregate, splits, (found.clone, found.next), looked);
     ask_next(aggregate, side);
 }
 
@@ -217,8 +243,9 @@ fn send_ready(aggregate: &Arc<Aggregate>, batch: SplitBatch) {
         let side = this.block_side.write(access);
         let Some(batch) = batch.take() else { return Outcome::Done };
         if batch.moves.is_empty() {
-            let SplitBatch { clone, unreadable, next, .. } = batch;
-            skip(&this, side, &Numbers { clone, numbers: Vec::new(), next }, unreadable);
+            let SplitBatch { clone, looked, next, .. } = batch;
+            let (numbers, is_damaged) = (Vec::new(), false);
+            skip(&this, side, &Numbers { clone, numbers, next, is_damaged }, looked);
             return Outcome::Done;
         }
         let splits = &mut side.relocation.splits;
@@ -236,18 +263,17 @@ pub(crate) fn promise(aggregate: &Aggregate, side: &mut BlockSide) -> bool {
     let splits = &mut side.relocation.splits;
     let Stage::Ready(batch) = &splits.stage else {
         // Only a commit has the next clone asked.
-        let mut shared = aggregate.splits.lock();
-        let is_due = shared.states.values_mut().any(|state| state.limit.is_due());
-        return !splits.is_running()
-            && (splits.wants_pass || is_due && batch_blocks(aggregate) > 0);
+        return !splits.is_running() && splits.wants_pass;
     };
     let (clone, cost) = (batch.clone, batch.cost_blocks());
+    // Object stores have room that copies may not take.
+    let near_room = side.refill.near_free_blocks().unwrap_or(u64::MAX);
     let slot = side.slot_of(clone);
     let is_live = side.containers.get(&clone).is_some_and(|one| one.is_live());
     let splits = &mut side.relocation.splits;
     let slot = slot.filter(|_| is_live && splits.clones.contains_key(&clone));
     let budget = &aggregate.parts.shared.budget;
-    let has_room = slot.is_some() && budget.promise(cost, Spender::Common);
+    let has_room = slot.is_some() && near_room >= cost && budget.promise(cost, Spender::Common);
     splits.lacks_room = slot.is_some() && !has_room;
     let Some(slot) = slot.filter(|_| has_room) else {
         splits.stage = Stage::Idle;
@@ -269,39 +295,69 @@ pub(crate) fn promise(aggregate: &Aggregate, side: &mut BlockSide) -> bool {
 pub(super) fn take_placed(aggregate: &Arc<Aggregate>, relocation: &mut Relocation) {
     let Some(placed) = relocation.splits.take_placed() else { return };
     let count = &aggregate.statistics.split_blocks;
-    count.fetch_add(placed.copied, Ordering::Relaxed);
+    count.fetch_add(placed.looked.copied, Ordering::Relaxed);
     if placed.is_whole {
-        pass_on(aggregate, &mut relocation.splits, &placed);
+        let place = (placed.clone, placed.next);
+        pass_on(aggregate, &mut relocation.splits, place, placed.looked);
     }
+    // Those of a volume of which everything is to lie in object stores move on.
+    relocation.put_back(placed.clone, placed.nodes);
 }
 
 /// The pass through a clone's numbers goes on, or begins anew.
-fn pass_on(aggregate: &Arc<Aggregate>, splits: &mut Splits, placed: &PlacedSplit) {
-    let PlacedSplit { clone, copied, unreadable, next, .. } = *placed;
+fn pass_on(
+    aggregate: &Arc<Aggregate>,
+    splits: &mut Splits,
+    (clone, next): (VolumeId, Option<Vvbn>),
+    looked: Looked,
+) {
     let Some(pass) = splits.clones.get_mut(&clone) else { return };
-    pass.note(copied, unreadable);
-    splits.wants_pass |= copied + unreadable > 0 && next.is_none();
+    pass.note(looked);
     if let Some(next) = next {
         pass.next = next;
         return;
     }
+    let may_find_more = pass.has_found();
     match pass.end() {
-        PassEnd::Another if splits.wants_pass => aggregate.request_consistency_point(None),
+        PassEnd::Another if may_find_more => {
+            splits.wants_pass = true;
+            aggregate.request_consistency_point(None);
+        }
         PassEnd::Another => {}
-        PassEnd::Vain(blocks) => aggregate.give_split_up(clone, blocks),
+        PassEnd::Vain => aggregate.give_split_up(clone),
     }
 }
 
-/// Time has passed: a split may have waited long enough.
+/// Time has passed: a split may have waited long enough. Those that do nothing, whatever for, are
+/// looked at now and then.
 pub(crate) fn tick(aggregate: &Arc<Aggregate>, now_nanoseconds: u64) {
     let is_due = {
         let mut shared = aggregate.splits.lock();
-        let due = |is_due, limit: bool| is_due | limit;
-        shared.states.values_mut().map(|state| state.limit.tick(now_nanoseconds)).fold(false, due)
+        let SplitStates { states, looked_at, .. } = &mut *shared;
+        let mut is_due = false;
+        for state in states.values_mut() {
+            is_due |= state.limit.tick(now_nanoseconds);
+        }
+        let is_idle = states.values().any(|state| !state.limit.is_waiting());
+        let is_late = now_nanoseconds.saturating_sub(*looked_at) >= RETRY_NANOSECONDS;
+        if is_late {
+            *looked_at = now_nanoseconds;
+        }
+        is_due || is_idle && is_late
     };
-    if is_due && batch_blocks(aggregate) > 0 && !aggregate.is_consistency_point_due() {
-        aggregate.request_consistency_point(None);
+    if !is_due || aggregate.is_consistency_point_due() {
+        return;
     }
+    let this = Arc::clone(aggregate);
+    let message = move |access: &mut Access<'_>| {
+        let splits = &mut this.block_side.write(access).relocation.splits;
+        if !splits.is_running() && !splits.clones.is_empty() && batch_blocks(&this) > 0 {
+            splits.wants_pass = true;
+            this.request_consistency_point(None);
+        }
+        Outcome::Done
+    };
+    aggregate.parts.scheduler.send(aggregate.parts.vbn_affinity, Box::new(message));
 }
 
 /// Nodes of a container map that have the entries of so many blocks, if they lie close together.

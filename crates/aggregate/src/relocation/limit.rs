@@ -35,6 +35,11 @@ impl MoveLimit {
         !self.is_waiting
     }
 
+    /// Whether the next blocks have to wait.
+    pub(crate) const fn is_waiting(&self) -> bool {
+        self.is_waiting
+    }
+
     /// Whether the next blocks had to wait, and need wait no longer.
     pub(crate) const fn is_due(&self) -> bool {
         self.is_waiting && self.allowance.may_begin()

@@ -6,7 +6,7 @@
 use super::areas::{AreaBatch, AreaCleaning, MetafileBlock, Stage};
 use super::moves::{Batch, Entries, Move, Placed, Placing};
 use super::scan::Scan;
-use super::splits::{self, PlacedSplit, SplitBatch, Splits};
+use super::splits::{self, Looked, PlacedSplit, SplitBatch, Splits};
 use super::tiering::{Tiering, TieringPolicy};
 use crate::allocation::pool::BlockPool;
 use crate::allocation::refill::{Refill, Tier, is_near};
@@ -331,10 +331,11 @@ impl Relocation {
 
     /// Writes blocks of ancestors as the clone's own.
     fn place_split(&mut self, batch: SplitBatch, to: &mut Placing<'_>, entries: &mut Entries) {
-        let SplitBatch { clone, moves, unreadable, next, .. } = batch;
+        let SplitBatch { clone, moves, looked, next, .. } = batch;
+        let nodes = moves.iter().map(|one| node_of(one.vvbn)).collect();
         let (placed, is_whole) = self.place_moves(moves, to, entries);
-        let copied = placed.len() as u64;
-        let placed = PlacedSplit { clone, copied, unreadable, is_whole, next };
+        let looked = Looked { copied: placed.len() as u64, ..looked };
+        let placed = PlacedSplit { clone, looked, nodes, is_whole, next };
         self.splits.lacks_room = !is_whole;
         self.splits.stage = splits::Stage::Placed(placed);
     }

@@ -6,6 +6,7 @@ use super::moves::Move;
 use crate::containers::{VolumeSlot, node_of};
 use crate::relocation::limit::MoveLimit;
 use cowfs::budget::VOLUME_OVERHEAD_BLOCKS;
+use ondisk::features::FeatureScope;
 use ondisk::records::{STATE_ONLINE, VolumeRecord};
 use std::collections::{BTreeMap, BTreeSet};
 use units::{VolumeId, Vvbn};
@@ -37,6 +38,8 @@ pub(crate) struct Pass {
     copied: u64,
     /// Blocks that it could not read.
     unreadable: u64,
+    /// Blocks in an object store that did not answer.
+    away: u64,
     /// Passes before it that were in vain.
     vain_passes: u32,
     /// It has begun anew: the next look comes after another commit than the last.
@@ -48,25 +51,40 @@ pub(crate) struct Pass {
 pub(crate) enum PassEnd {
     /// There may be more for the next.
     Another,
-    /// So many blocks cannot be read.
-    Vain(u64),
+    /// What is left cannot be read.
+    Vain,
+}
+
+/// What became of blocks that were looked at.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Looked {
+    pub copied: u64,
+    /// They are lost, or nobody can tell where they are.
+    pub unreadable: u64,
+    /// They are in an object store that does not answer.
+    pub away: u64,
 }
 
 impl Pass {
-    /// So many blocks of a batch were copied, and so many could not be read.
-    pub(crate) const fn note(&mut self, copied: u64, unreadable: u64) {
-        self.copied += copied;
-        self.unreadable += unreadable;
+    /// A batch was looked at.
+    pub(crate) const fn note(&mut self, looked: Looked) {
+        self.copied += looked.copied;
+        self.unreadable += looked.unreadable;
+        self.away += looked.away;
+    }
+
+    /// Whether the pass has found anything that the next may go on with.
+    pub(crate) const fn has_found(&self) -> bool {
+        self.copied + self.unreadable > 0
     }
 
     /// The pass has come to the end.
     pub(crate) fn end(&mut self) -> PassEnd {
-        let is_vain = self.copied == 0 && self.unreadable > 0;
+        let is_vain = self.copied == 0 && self.unreadable > 0 && self.away == 0;
         let vain_passes = if is_vain { self.vain_passes + 1 } else { 0 };
-        let unreadable = self.unreadable;
         *self = Self { vain_passes, is_over: true, ..Self::default() };
         match vain_passes >= VAIN_PASSES_MAX {
-            true => PassEnd::Vain(unreadable),
+            true => PassEnd::Vain,
             false => PassEnd::Another,
         }
     }
@@ -93,13 +111,15 @@ pub(crate) struct Numbers {
     pub numbers: Vec<Vvbn>,
     /// Where the pass goes on; `None`: nowhere.
     pub next: Option<Vvbn>,
+    /// The clone could not look at all of its maps.
+    pub is_damaged: bool,
 }
 
 /// Blocks of ancestors that were read, to be written as the clone's own.
 pub(crate) struct SplitBatch {
     pub clone: VolumeId,
     pub moves: Vec<Move>,
-    pub unreadable: u64,
+    pub looked: Looked,
     pub next: Option<Vvbn>,
     pub is_promised: bool,
 }
@@ -121,19 +141,26 @@ pub(crate) const fn cost_blocks(copies: u64, nodes: u64) -> u64 {
 /// What a consistency point has placed of a batch.
 pub(crate) struct PlacedSplit {
     pub clone: VolumeId,
-    pub copied: u64,
-    pub unreadable: u64,
+    pub looked: Looked,
+    /// Nodes of the clone's container map that have entries of the copies.
+    pub nodes: BTreeSet<u64>,
     /// Numbers ran out: the pass does not go on.
     pub is_whole: bool,
     pub next: Option<Vvbn>,
 }
 
+/// Whether a record has its volume split. One that this build must not write stays as it is.
+fn is_split(record: &VolumeRecord) -> bool {
+    let is_writable = record.features.forbids_writing(FeatureScope::Volume).is_none();
+    record.state == STATE_ONLINE && record.split_blocks.get() != 0 && is_writable
+}
+
 impl Splits {
     /// From now on a clone is split, or not, as its record says.
     pub(crate) fn set(&mut self, volume: VolumeId, record: &VolumeRecord) {
-        match record.split_blocks.get() {
-            0 => drop(self.clones.remove(&volume)),
-            _ => drop(self.clones.entry(volume).or_default()),
+        match is_split(record) {
+            true => drop(self.clones.entry(volume).or_default()),
+            false => drop(self.clones.remove(&volume)),
         }
     }
 
@@ -185,21 +212,24 @@ impl Splits {
 #[derive(Default)]
 pub(crate) struct SplitStates {
     pub states: BTreeMap<VolumeId, SplitState>,
-    /// Splits that gave up since the start, and how many blocks could not be read.
-    pub failed: BTreeMap<VolumeId, u64>,
+    /// Clones whose last split gave up, since the start.
+    pub failed: BTreeSet<VolumeId>,
+    /// Free blocks on disks as of the last commit, where object stores have others.
+    pub near_free_blocks: Option<u64>,
+    /// When splits that do nothing were last looked at.
+    pub looked_at: u64,
 }
 
 impl SplitStates {
     /// As volumes' records say.
     pub(crate) fn of(table: &[VolumeSlot]) -> Self {
-        let online = table.iter().filter(|slot| slot.record.state == STATE_ONLINE);
-        let split = online.filter(|slot| slot.record.split_blocks.get() != 0);
+        let split = table.iter().filter(|slot| is_split(&slot.record));
         let state = |slot: &VolumeSlot| {
             let blocks = slot.record.split_blocks.get();
             let state = SplitState { blocks, ..SplitState::default() };
             (VolumeId(slot.record.volume.get()), state)
         };
-        Self { states: split.map(state).collect(), failed: BTreeMap::new() }
+        Self { states: split.map(state).collect(), ..Self::default() }
     }
 }
 
@@ -217,14 +247,19 @@ mod tests {
     #[test]
     fn a_split_gives_up_after_two_passes_in_vain() {
         let mut pass = Pass::default();
-        pass.note(0, 3);
+        let looked = |copied, unreadable, away| Looked { copied, unreadable, away };
+        pass.note(looked(0, 3, 0));
         assert_eq!(pass.end(), PassEnd::Another);
-        pass.note(1, 2);
+        pass.note(looked(1, 2, 0));
         assert_eq!(pass.end(), PassEnd::Another, "it has copied something");
         assert_eq!(pass.end(), PassEnd::Another, "there was nothing");
-        for expected in [PassEnd::Another, PassEnd::Vain(2)] {
+        for _ in 0..3 {
+            pass.note(looked(0, 1, 1));
+            assert_eq!(pass.end(), PassEnd::Another, "an object store may answer again");
+        }
+        for expected in [PassEnd::Another, PassEnd::Vain] {
             assert!(pass.is_over && pass.next == Vvbn(0));
-            pass.note(0, 2);
+            pass.note(looked(0, 2, 0));
             assert_eq!(pass.end(), expected);
         }
     }
@@ -233,6 +268,7 @@ mod tests {
     fn clones_take_turns() {
         let mut splits = Splits::default();
         let mut record = VolumeRecord::empty();
+        record.state = STATE_ONLINE;
         record.set_split_blocks(7);
         for volume in [3, 5, 9] {
             splits.set(VolumeId(volume), &record);

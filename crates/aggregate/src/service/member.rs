@@ -46,6 +46,8 @@ pub struct Inherited {
     pub numbers: Vec<Vvbn>,
     /// Where to go on.
     pub next: Option<Vvbn>,
+    /// A map cannot be read: what is behind it is not told.
+    pub is_damaged: bool,
 }
 
 /// Receives the next numbers of a clone that it may have inherited; `None` if it cannot tell now.

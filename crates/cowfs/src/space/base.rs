@@ -4,7 +4,8 @@
 //! A clone takes over the numbers that the base has in use. The space below has no blocks for them:
 //! they are *inherited*, and the parent of the clone has them. So what the clone frees of them
 //! frees nothing below, and is never a delayed free. A number that was freed and is taken anew has
-//! a block of the clone's own, but counts as if it might be inherited: it is not delayed.
+//! a block of the clone's own, and so has one whose block was copied to split the clone from its
+//! parent. Both count as if they might be inherited: they are not delayed.
 //!
 //! Four trees of the base are none of the clone's: it has no snapshots, no delayed frees, and other
 //! scores of areas. The clone *discards* them in the background, some blocks with each consistency

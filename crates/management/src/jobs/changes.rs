@@ -13,7 +13,7 @@
 
 use crate::jobs::job::{Job, Key, Setting, Subject};
 use crate::jobs::room::{Jobs, missing};
-use crate::jobs::works::Look;
+use crate::jobs::works::{Look, volume_of};
 use admin_api::{
     AdminError, Code, GroupRemove, JobAction, JobChange, JobInfo, JobKind, JobName, JobState,
     RateLimit,
@@ -70,9 +70,11 @@ impl Jobs {
     }
 
     fn stop_split(&self, message: &str, job: &Job) -> Result<(), AdminError> {
-        let Subject::Volume(clone) = &job.key.subject else { unreachable!("a clone is split") };
         let node = &self.aggregates.node;
-        let stop = |done| node.engine.stop_split(clone, done);
+        let name = job.key.aggregate.as_deref().unwrap_or_default();
+        // By its number: it may have another name by now.
+        let clone = volume_of(&job.key);
+        let stop = |done| node.engine.stop_split_of(name, clone, done);
         node.waits.request(message, &job.number.to_string(), stop)
     }
 

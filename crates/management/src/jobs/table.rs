@@ -131,7 +131,7 @@ impl Table {
             let Some(job) = at.and_then(|at| self.jobs.get_mut(at)) else { continue };
             told.insert(job.number);
             if job.key.subject != work.key.subject {
-                // Its disk has a short name by now.
+                // Its disk has a short name by now, or its volume another name.
                 job.key.subject = work.key.subject.clone();
                 has_changed = true;
             }

@@ -13,7 +13,7 @@ use ondisk::identity::REGION_BLOCKS;
 use ondisk::scrub::ScrubPhase;
 use raid::{FillingStatus, FillingWay, MemberState, ScrubStatus};
 use std::sync::Arc;
-use units::{BLOCK_SIZE_U64, ByteSize, VolumeId};
+use units::{BLOCK_SIZE_U64, VolumeId};
 
 /// A look at the engine.
 pub(crate) struct Look {
@@ -224,7 +224,7 @@ fn deletion(aggregate: &AggregateSummary, deletion: Deletion) -> Work {
 }
 
 /// The volume that a job of a volume is about.
-fn volume_of(key: &Key) -> VolumeId {
+pub(super) fn volume_of(key: &Key) -> VolumeId {
     VolumeId(u32::try_from(key.birth).unwrap_or(0))
 }
 
@@ -249,12 +249,10 @@ fn fate_of_split(engine: &Engine, key: &Key, summary: &AggregateSummary) -> Outc
     let Some(aggregate) = engine.aggregate_named(&summary.name) else {
         return Outcome::cancelled();
     };
-    if let Some(blocks) = aggregate.failed_split(clone) {
-        let bytes = ByteSize(blocks.saturating_mul(BLOCK_SIZE_U64));
-        return Outcome::failed(format!(
-            "{bytes} that it shares with its parent cannot be read (stroop status); the rest is its \
-             own"
-        ));
+    if aggregate.has_split_failed(clone) {
+        return Outcome::failed(
+            "what it shares with its parent cannot be read, or the clone is damaged (stroop status)",
+        );
     }
     match aggregate.is_clone(clone) {
         true => Outcome::cancelled(),

@@ -7,6 +7,7 @@ use crate::volumes::room::Volumes;
 use admin_api::{AdminError, CloneSplit, Code, SplitInfo};
 use aggregate::split_cost_blocks;
 use dblade::ServedVolume;
+use std::sync::Arc;
 use units::{BLOCK_SIZE_U64, ByteSize};
 
 const SPLIT: &str = "cannot split clone";
@@ -53,7 +54,7 @@ impl Volumes {
     }
 
     /// What a split takes; `None` if the volume is no clone.
-    fn split_info(&self, clone: &std::sync::Arc<ServedVolume>, dry_run: bool) -> Option<SplitInfo> {
+    fn split_info(&self, clone: &Arc<ServedVolume>, dry_run: bool) -> Option<SplitInfo> {
         let clone_of = clone_of(self, clone, &mut Origins::default())?;
         let blocks = clone.inherited_blocks();
         Some(SplitInfo {
@@ -62,7 +63,7 @@ impl Volumes {
             aggregate: clone.aggregate.parts.identity.name.clone(),
             shared_bytes: blocks * BLOCK_SIZE_U64,
             cost_bytes: split_cost_blocks(blocks) * BLOCK_SIZE_U64,
-            free_bytes: clone.aggregate.parts.shared.budget.free_blocks() * BLOCK_SIZE_U64,
+            free_bytes: clone.aggregate.split_room_blocks() * BLOCK_SIZE_U64,
             dry_run,
         })
     }

@@ -201,11 +201,13 @@ pub(crate) struct NodeShape {
     pub raid: &'static str,
     /// Whether it writes down what its threads do.
     pub activity: bool,
+    /// Whether the aggregate is one traditional volume.
+    pub traditional: bool,
 }
 
 impl Default for NodeShape {
     fn default() -> Self {
-        Self { disks: 4, raid: "raid4", activity: false }
+        Self { disks: 4, raid: "raid4", activity: false, traditional: false }
     }
 }
 
@@ -250,7 +252,15 @@ impl NodeProcess {
         ])?;
         node.serve()?;
         let disks = shape.disks.to_string();
-        node.command(&["aggr", "create", VOLUME, "--disks", &disks, "--raid", shape.raid])?;
+        let create = ["aggr", "create", VOLUME, "--disks", &disks, "--raid", shape.raid];
+        if shape.traditional {
+            node.command(&[&create[..], &["--traditional"]].concat())?;
+            let rule = ["--client", "127.0.0.1", "--access", "rw", "--squash", "none"];
+            let words = [&["export", "add", VOLUME], &rule[..], &["--insecure-ports"]].concat();
+            node.command(&words)?;
+            return Ok(node);
+        }
+        node.command(&create)?;
         // Thin: more than is ever written, less than there is.
         let size = (bench.disk_bytes() * 2).to_string();
         let export = "127.0.0.1:rw:none:insecure";

@@ -125,6 +125,7 @@ fn run_flexvol(arguments: &BenchFlexvolArguments) -> Result<Report, AdminError> 
     let figures = named("figure", &FlexvolFigure::ALL, FlexvolFigure::name, &figures)?;
     let scratch = scratch(Some(&directory))?;
     let bench = FlexvolBench {
+        program: std::env::current_exe().map_err(failed)?,
         directory: scratch.path().to_owned(),
         memory,
         sizes_percent: sizes,

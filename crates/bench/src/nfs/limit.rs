@@ -195,22 +195,41 @@ fn nfs(procedure: u32, call: &mut Reply<'_>, answer: &mut Answer) -> Result<(), 
         call.skip(8)?;
         let count = call.u32()?;
         answer.words(&[0, 0, 0, count, 2, 0, 7]);
-    } else if is(Procedure::Create) || is(Procedure::MakeDirectory) {
-        let made = if is(Procedure::Create) { FILE } else { ROOT };
+    } else if is(Procedure::Create) || is(Procedure::MakeDirectory) || is(Procedure::SymbolicLink) {
+        let made = if is(Procedure::MakeDirectory) { ROOT } else { FILE };
         answer.words(&[0, 1]);
         answer.handle(made);
         answer.post_attributes(made);
         answer.words(&[0, 0]);
-    } else if is(Procedure::Remove) {
+    } else if is(Procedure::Remove) || is(Procedure::SetAttributes) {
         answer.words(&[0, 0, 0]);
     } else if is(Procedure::Commit) {
         answer.words(&[0, 0, 0, 0, 7]);
     } else if is(Procedure::ReadDirectoryPlus) {
         directory(call, answer)?;
     } else {
-        answer.word(NFS3ERR_NOTSUPP);
+        rest(procedure, id, answer);
     }
     Ok(())
+}
+
+/// What only the mix of operations asks for: one entry of a directory, a link to one letter.
+fn rest(procedure: u32, id: u32, answer: &mut Answer) {
+    let is = |wanted: Procedure| procedure == wanted as u32;
+    let known: &[u32] = if is(Procedure::Access) {
+        &[0x3f]
+    } else if is(Procedure::ReadLink) {
+        &[1, 0x6100_0000]
+    } else if is(Procedure::ReadDirectory) {
+        &[0, 7, 1, 0, 2, 1, 0x6100_0000, 0, 1, 0, 1]
+    } else if is(Procedure::FileSystemStatus) {
+        &[1; 13]
+    } else {
+        return answer.word(NFS3ERR_NOTSUPP);
+    };
+    answer.word(0);
+    answer.post_attributes(id);
+    answer.words(known);
 }
 
 /// As many entries as the caller has room for, from where it was.

@@ -18,13 +18,13 @@
 //! nothing too; rounds of a load go round the servers in turns, so that all of them see the same
 //! machine. Fails: [`BenchError`], naming load and server.
 
-mod connection;
-mod driver;
+pub(crate) mod connection;
+pub(crate) mod driver;
 mod ganesha;
 mod limit;
 mod listing;
 mod loads;
-mod session;
+pub(crate) mod session;
 mod start;
 mod start_volumes;
 mod streams;
@@ -224,10 +224,10 @@ mod tests {
     #[test]
     fn a_status_other_than_ok_ends_a_load() {
         let mut session = Session::open(target(Kind::Limit), FILE_BYTES).unwrap();
-        // The server that does nothing knows no SYMLINK.
+        // The server that does nothing knows no LINK.
         let root = session.directory;
         let outcome = session.one(
-            |call| call.calls.call(call.xid, (wire::NFS, 10), |calls| calls.handle(&root)),
+            |call| call.calls.call(call.xid, (wire::NFS, 15), |calls| calls.handle(&root)),
             |reply| reply.u32(),
         );
         assert_eq!(outcome, Err(driver::Stopped::Status(10_004)));

@@ -16,7 +16,7 @@ pub(crate) struct Handle {
 /// Longest handle (`NFS3_FHSIZE`).
 const HANDLE_BYTES_MAX: usize = 64;
 /// Bytes of `fattr3`.
-const ATTRIBUTES_BYTES: usize = 84;
+pub(crate) const ATTRIBUTES_BYTES: usize = 84;
 /// Bytes of `wcc_attr`.
 const BEFORE_BYTES: usize = 24;
 
@@ -32,13 +32,19 @@ const VERSION: u32 = 3;
 #[repr(u32)]
 pub(crate) enum Procedure {
     GetAttributes = 1,
+    SetAttributes = 2,
     Lookup = 3,
+    Access = 4,
+    ReadLink = 5,
     Read = 6,
     Write = 7,
     Create = 8,
     MakeDirectory = 9,
+    SymbolicLink = 10,
     Remove = 12,
+    ReadDirectory = 16,
     ReadDirectoryPlus = 17,
+    FileSystemStatus = 18,
     Commit = 21,
 }
 
@@ -121,7 +127,7 @@ impl Calls {
     }
 
     /// `sattr3` with a mode and nothing else.
-    fn mode(&mut self, mode: u32) {
+    pub fn mode(&mut self, mode: u32) {
         self.u32(1);
         self.u32(mode);
         [0, 0, 0, 0, 0].into_iter().for_each(|word| self.u32(word));
@@ -135,7 +141,7 @@ pub(crate) struct Call<'a> {
 }
 
 impl Call<'_> {
-    fn nfs(self, procedure: Procedure, arguments: impl FnOnce(&mut Calls)) {
+    pub fn nfs(self, procedure: Procedure, arguments: impl FnOnce(&mut Calls)) {
         self.calls.call(self.xid, (NFS, procedure as u32), arguments);
     }
 
@@ -242,7 +248,7 @@ impl<'a> Reply<'a> {
         Ok(u64::from(self.u32()?) << 32 | u64::from(self.u32()?))
     }
 
-    fn opaque(&mut self) -> Result<&'a [u8], Malformed> {
+    pub fn opaque(&mut self) -> Result<&'a [u8], Malformed> {
         let length = self.u32()? as usize;
         let bytes = self.skip(length)?;
         self.skip(length.next_multiple_of(4) - length)?;

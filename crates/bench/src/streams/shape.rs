@@ -15,12 +15,12 @@ pub(crate) struct Shape {
 pub(crate) const SHAPES: [Shape; 2] = [
     Shape {
         name: "one disk",
-        node: NodeShape { disks: 1, raid: "none", activity: true },
+        node: NodeShape { disks: 1, raid: "none", activity: true, traditional: false },
         peers: [FileSystem::Xfs, FileSystem::Btrfs],
     },
     Shape {
         name: "raid4 3+1",
-        node: NodeShape { disks: 4, raid: "raid4", activity: true },
+        node: NodeShape { disks: 4, raid: "raid4", activity: true, traditional: false },
         peers: [FileSystem::Xfs, FileSystem::BtrfsRaid1],
     },
 ];

@@ -32,7 +32,7 @@ use units::ByteSize;
 /// The peers, in the order of their figures.
 const PEERS: [FileSystem; 2] = [FileSystem::Btrfs, FileSystem::Xfs];
 /// An aggregate of one disk, as the peers have one.
-const SHAPE: NodeShape = NodeShape { disks: 1, raid: "none", activity: false };
+const SHAPE: NodeShape = NodeShape { disks: 1, raid: "none", activity: false, traditional: false };
 /// Room of a disk in files: the file, its snapshots before the overwrites, and what a file system
 /// wants free to be at its ease; and a snapshot that falls behind the overwrites.
 const ROOM_FILES: u64 = 4;

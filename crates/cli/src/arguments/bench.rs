@@ -315,29 +315,30 @@ pub struct BenchFreespaceArguments {
 /// `stroop bench flexvol`.
 #[derive(Args, Clone, Debug)]
 pub struct BenchFlexvolArguments {
-    /// Only these figures (numbers are those of the FlexVol paper): 5, 6, 7, 8
+    /// Only these figures (numbers are those of the FlexVol paper): 5, 6, 7, 8, 9
     #[arg(value_name = "FIGURE")]
     pub figures: Vec<String>,
     /// Where to make sparse disks, sixteen times the largest file at most; they are removed at the
     /// end
     #[arg(long, value_name = "DIR", default_value = "stroop-bench")]
     pub directory: PathBuf,
-    /// Memory of each of the two engines
+    /// Memory of each of the two engines; of each of the two nodes of figure 9
     #[arg(long, value_name = "SIZE", default_value = "256M")]
     pub memory: ByteSize,
-    /// Sizes of the file, in hundredths of the memory
+    /// Sizes of the file, in hundredths of the memory; all files of figure 9 have the largest
+    /// together
     #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_values_t = [25, 50, 100, 200, 400], value_parser = parse_file_percent)]
     pub sizes: Vec<u64>,
-    /// Operations in flight
+    /// Operations in flight, but for figure 9
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = parse_count)]
     pub depth: usize,
-    /// How long a round of a load takes
+    /// How long a round of a load takes; a point of figure 9 takes four times as long
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
     pub seconds: Duration,
-    /// Rounds, each with a new file; the median counts
+    /// Rounds, each with a new file but for figure 9; the median counts
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = parse_count)]
     pub rounds: usize,
-    /// Threads of each engine
+    /// Threads of each engine, but for figure 9
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = parse_count)]
     pub workers: usize,
 }

@@ -122,6 +122,32 @@ fn regression_a_signal_that_comes_twice_is_one_wish() {
     assert!(!directory.exists(), "it was made for the bench");
 }
 
+/// The mix is answered on both kinds of volume at each load, and nothing of the nodes stays.
+#[test]
+fn a_mix_of_operations_is_offered_to_both_kinds_of_volume() {
+    let place = Place::new();
+    let directory = place.path("bench");
+    let place_name = directory.display().to_string();
+    let options = ["--memory", "128M", "--sizes", "10", "--rounds", "1", "--seconds", "0.1"];
+    let words = ["bench", "flexvol", "9", "--directory", &place_name];
+    let report = place.json(&[words.as_slice(), &options].concat());
+    let records = report["records"].as_array().unwrap();
+    assert_eq!(records.len(), 1 + 7 * 4, "the peak and seven load points: {report}");
+    for record in records {
+        assert!(record["figures"]["median"].as_u64().unwrap() > 0, "{record}");
+        let is_offered = record["load"].as_str().unwrap().ends_with("offered");
+        assert_eq!(record["beside"].as_array().unwrap().is_empty(), is_offered, "{record}");
+        if !is_offered {
+            assert_eq!(record["beside"][0]["name"], "traditional", "{record}");
+            assert!(record["beside"][0]["figures"]["median"].as_u64().unwrap() > 0, "{record}");
+        }
+    }
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("FlexVol -4.4 %; asked for -3.0 % or better"), "{notes}");
+    assert!(!runs(&directory), "its nodes have ended");
+    assert!(!directory.exists(), "it was made for the bench");
+}
+
 /// Each side does each load, a peer reads from the disk what it reads cold, and all of it goes.
 #[test]
 fn local_file_systems_are_measured_beside_a_mount_and_removed() {

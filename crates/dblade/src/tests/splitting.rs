@@ -19,7 +19,7 @@ const SECOND: u64 = 1_000_000_000;
 const BATCH_BLOCKS: u64 = 1023;
 
 impl Node {
-    fn split(&self, clone: &str, rate: Option<u64>) -> Result<(), EngineError> {
+    pub(super) fn split(&self, clone: &str, rate: Option<u64>) -> Result<(), EngineError> {
         self.wait(|done| self.engine.split_clone(clone, rate, done))
     }
 
@@ -27,7 +27,7 @@ impl Node {
         self.engine.volume_named(clone).unwrap().inherited_blocks()
     }
 
-    fn is_clone(&self, volume: &str) -> bool {
+    pub(super) fn is_clone(&self, volume: &str) -> bool {
         self.engine.volume_named(volume).unwrap().origin().is_some()
     }
 
@@ -317,4 +317,38 @@ fn a_clone_that_is_deleted_is_split_no_further() {
     assert!(node.engine.aggregate_named("a1").unwrap().splits().is_empty());
     node.forget_parent();
     node.assert_files("filler", 70_000);
+}
+
+/// The clone's own map cannot be read: nothing goes on for ever.
+#[test]
+fn a_clone_that_is_damaged_is_split_no_further() {
+    for rate in [None, Some(4096)] {
+        let world = SimulatedWorld::new(12);
+        let node = Node::create(&world, RaidKind::None, false);
+        node.write_files(node.root("home"), 100);
+        node.keep_image("home", "s");
+        node.clone_volume("home", "s", "dev").unwrap();
+        node.write_file(node.root("dev"), &name(0), content(7, FILE_BYTES));
+        node.commit_all();
+        let clone = node.number("dev");
+        let of_map = |identity: &BlockIdentity| {
+            let inode = u64::from(identity.inode.get());
+            identity.volume.get() == clone.get() && inode == metafile::ACTIVE_MAP
+        };
+        let lost = find(&world, of_map);
+        node.wait(|done| node.engine.stop(done)).unwrap();
+        let (node, _) = node.cut_and_fail(&lost);
+        node.split("dev", rate).unwrap();
+        let aggregate = node.engine.aggregate_named("a1").unwrap();
+        for second in 1..100 {
+            aggregate.tick(second * SECOND);
+            node.settle();
+        }
+        assert!(aggregate.splits().is_empty() && node.is_clone("dev"));
+        assert!(aggregate.has_split_failed(clone));
+        // And the others go on.
+        node.write_files(node.root("home"), 300);
+        node.commit_all();
+        node.assert_files("home", 300);
+    }
 }

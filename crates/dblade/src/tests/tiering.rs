@@ -202,3 +202,28 @@ fn a_policy_is_chosen_at_birth_and_none_leaves_what_moved() {
     node.settle();
     assert_eq!(node.engine.aggregate_named("a1").unwrap().object_blocks(), 0);
 }
+
+/// The copies are written to disks, and go where all blocks of the clone are to lie.
+#[test]
+fn what_a_split_copies_moves_to_the_object_store_as_the_clone_says() {
+    let node = node_with_objects(77);
+    let root = node.root("home");
+    let data = content(5, 400 * BLOCK as usize);
+    node.write_file(root, "file", data.clone());
+    node.set_tiering(tiering(TieringPolicy::All));
+    node.commit_all();
+    let of_parent = node.object_blocks();
+    assert!(of_parent >= 400, "{of_parent}");
+    node.keep_image("home", "s");
+    node.clone_volume("home", "s", "dev").unwrap();
+    node.commit_all();
+    node.split("dev", None).unwrap();
+    node.settle();
+    assert!(!node.is_clone("dev"));
+    node.commit_all();
+    let clone = node.engine.volume_named("dev").unwrap();
+    assert!(clone.object_blocks() >= 400, "{}", clone.object_blocks());
+    assert!(node.read_file(node.root("dev"), "file").unwrap() == data);
+    let node = node.cut();
+    assert!(node.read_file(node.root("dev"), "file").unwrap() == data);
+}

@@ -1,7 +1,8 @@
 //! Jobs: work of a node that takes a while, with a number that stays the same over restarts.
 //!
-//! A job is begun by another call (a scrub, a replacement, a group that leaves, a split) or by the node
-//! itself (a rebuild). Here it is listed, and, where the engine can, paused, resumed and cancelled.
+//! A job is begun by another call (a scrub, a replacement, a group that leaves, a split) or by the
+//! node itself (a rebuild). Here it is listed, and, where the engine can, paused, resumed and
+//! cancelled.
 //!
 //! Invariants: a number is never given to a second job of the node; a figure that is not
 //! known yet is `None`, never guessed.

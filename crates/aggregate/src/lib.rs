@@ -50,7 +50,7 @@ mod tests;
 
 pub use administration::evacuation::RemovalPlanned;
 pub use administration::pinning::{PinDone, UnpinDone};
-pub use administration::splitting::{CloneSplit, split_cost_blocks};
+pub use administration::splitting;
 pub use allocation::area_map::{AreaCell, GroupMap, MapDone};
 pub use allocation::pool::BlockPool;
 pub use allocation::reclaim::Reclaim;
@@ -78,6 +78,7 @@ pub use journal::{LateJournal, decode as decode_partial_parity};
 pub use loader::{ContainerMaps, Loader, LoadsUnderWay, Place, PlacesDone, suspend_for_load};
 pub use owner::{VOL_INFO_INODE, block_owner, vol_info_place};
 pub use relocation::plan::Relocation;
+pub use relocation::splits::CloneSplit;
 pub use relocation::tiering::{Tiering, TieringPolicy};
 pub use service::action::{Acted, Action, CpDone, FreezeScope};
 pub use service::aggregate::{Aggregate, AggregateIdentity, Parts};

@@ -19,7 +19,9 @@ mod number_set;
 mod pinned;
 
 use crate::buftree::Root;
-use crate::free_map::{MapFile, VBNS_PER_BLOCK, map_block_of, position, set_bits};
+use crate::free_map::{
+    MapFile, VBNS_PER_BLOCK, first_of, is_set, map_block_of, position, set_bits,
+};
 use crate::image::{read_snapshots, root_of};
 use crate::logical::read_record;
 use crate::pointer::Pointer;
@@ -40,6 +42,11 @@ use units::{Block, BlockNumber, BlockRef, Fbn, InodeNumber, Pvbn, VolumeId};
 
 /// Map blocks that the background work on snapshots handles in one consistency point, at most.
 pub const SCAN_BLOCKS_PER_CP: u64 = 256;
+/// Map blocks that one look for inherited numbers goes through: numbers of 8 GiB.
+const INHERITED_BLOCKS_PER_CALL: usize = 64;
+
+/// Numbers, and where to go on if not all of a map was looked at.
+type Found<N> = (Vec<N>, Option<N>);
 /// Blocks that deleted snapshots let go of in one consistency point before the work is broken off,
 /// at the end of a map block: 256 MiB. Each costs changes of two maps and of the container.
 const SCAN_RELEASED_PER_CP: u64 = 64 << 10;
@@ -327,6 +334,63 @@ impl<P: Pointer> Space<P> {
             or_into(Arc::make_mut(&mut block), &delayed);
         }
         Ok(block)
+    }
+
+    /// The next numbers from `from` on, `max` of them at most, that the volume uses or has delayed
+    /// and that the base of the clone has; and where to go on, if not all of its map was looked at.
+    ///
+    /// # Errors
+    /// What to wait for.
+    pub fn inherited_from(
+        &mut self,
+        from: P::Number,
+        max: usize,
+        reader: &Reader<'_>,
+    ) -> Progress<Found<P::Number>> {
+        let (mut numbers, mut next) = (Vec::new(), from);
+        for _ in 0..INHERITED_BLOCKS_PER_CALL {
+            let Some((index, of_base)) = self.next_of_base(map_block_of(next), reader)? else {
+                return Ok((numbers, None));
+            };
+            let used = self.in_use(index, reader)?;
+            let is_of_base = |one: &P::Number| of_base.as_ref().is_none_or(|map| is_set(map, *one));
+            let found = set_bits::<P::Number>(&used, index);
+            // Number 0 is no block.
+            let found = found.filter(|one| *one >= next && one.get() != 0 && is_of_base(one));
+            let room = max - numbers.len();
+            let some: Vec<P::Number> = found.take(room + 1).collect();
+            if let Some(more) = some.get(room) {
+                numbers.extend(&some[..room]);
+                return Ok((numbers, Some(*more)));
+            }
+            numbers.extend(some);
+            next = first_of(index.offset(1));
+        }
+        Ok((numbers, Some(next)))
+    }
+
+    /// The first map block at or after `from` in which the base has numbers; without a content if
+    /// it cannot be read: then any number may be inherited.
+    fn next_of_base(
+        &self,
+        from: Fbn,
+        reader: &Reader<'_>,
+    ) -> Progress<Option<(Fbn, Option<BlockRef>)>> {
+        let Some(base) = &self.base else { return Ok(None) };
+        let index = match base.map().next_present(from, reader) {
+            Ok(Some(index)) => index,
+            Ok(None) => return Ok(None),
+            Err(Stop::Damaged(_)) if from.get() < self.map_blocks() => {
+                return Ok(Some((from, None)));
+            }
+            Err(Stop::Damaged(_)) => return Ok(None),
+            Err(stop) => return Err(stop),
+        };
+        match base.map().read(index, reader) {
+            Ok(block) => Ok(Some((index, Some(block)))),
+            Err(Stop::Damaged(_)) => Ok(Some((index, None))),
+            Err(stop) => Err(stop),
+        }
     }
 
     /// Map block `index` with a bit for every number held by a snapshot.

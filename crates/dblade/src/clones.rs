@@ -11,7 +11,7 @@ use crate::error::EngineError;
 use crate::names;
 use crate::served::{ServedVolume, VolumeKind};
 use affinity::{Access, Outcome};
-use aggregate::{Acted, AggregateError, FreezeScope};
+use aggregate::{Acted, AggregateError, FreezeScope, splitting};
 use cowfs::reader::{HeldBlocks, Reader, Stop};
 use ondisk::records::{ExportRuleRecord, VolumeRecord};
 use platform::sync::Mutex;
@@ -81,7 +81,7 @@ pub(crate) fn split(engine: &Engine, name: &str, rate: Option<u64>, done: Done<(
     };
     let (clone, blocks) = (served.environment.volume, served.inherited_blocks());
     let done = move |outcome: Result<(), AggregateError>| done(outcome.map_err(EngineError::from));
-    served.aggregate.split_clone(clone, (blocks, rate), Box::new(done));
+    splitting::begin(&served.aggregate, clone, (blocks, rate), Box::new(done));
 }
 
 /// See [`Engine::stop_split`].
@@ -90,7 +90,7 @@ pub(crate) fn stop_split(engine: &Engine, name: &str, done: Done<()>) {
         return done(Err(EngineError::NotFound { kind: "volume", name: name.to_owned() }));
     };
     let done = move |outcome: Result<(), AggregateError>| done(outcome.map_err(EngineError::from));
-    served.aggregate.stop_split(served.environment.volume, Box::new(done));
+    splitting::stop(&served.aggregate, served.environment.volume, Box::new(done));
 }
 
 /// See [`Engine::stop_split_of`].
@@ -100,7 +100,7 @@ pub(crate) fn stop_split_of(engine: &Engine, aggregate: &str, clone: VolumeId, d
         return done(Err(EngineError::NotFound { kind: "aggregate", name }));
     };
     let done = move |outcome: Result<(), AggregateError>| done(outcome.map_err(EngineError::from));
-    found.stop_split(clone, Box::new(done));
+    splitting::stop(&found, clone, Box::new(done));
 }
 
 fn send_action(

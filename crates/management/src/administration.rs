@@ -4,7 +4,7 @@ use crate::aggregates::naming::Naming;
 use crate::aggregates::{features_of, upgrade_report};
 use crate::disks::shown::{Shown, Told};
 use crate::management::Management;
-use crate::volumes::{RecoveryQueue, Space, differences};
+use crate::volumes::{RecoveryQueue, Space, differences, splits};
 use admin_api::{
     AdminError, Administration, AggregateAdd, AggregateCreate, AggregateDelete, AggregateFeatures,
     AggregateInfo, AggregateMap, AggregateOnline, AggregateSet, AggregateSpace, CheckBegun,
@@ -303,7 +303,7 @@ impl Administration for Management {
     }
 
     fn clone_split(&self, request: &CloneSplit) -> Result<SplitInfo, AdminError> {
-        self.seen(|| self.volumes.split_clone(request))
+        self.seen(|| splits::split_clone(&self.volumes, request))
     }
 
     fn export_add(&self, request: &ExportAdd) -> Result<VolumeExports, AdminError> {

@@ -316,6 +316,14 @@ impl FlexibleVolume {
         self.owned_blocks.load(Ordering::Relaxed)
     }
 
+    /// Blocks in use or delayed that a clone has inherited, as of the last commit.
+    #[must_use]
+    pub fn inherited_blocks(&self) -> u64 {
+        // Number 0 counts as in use, and is no block.
+        let numbers = (self.used_blocks() + self.delayed_blocks()).saturating_sub(1);
+        numbers.saturating_sub(self.owned_blocks())
+    }
+
     /// Block numbers of delayed frees, as of the last commit: no image uses them, and their blocks
     /// are in use in the aggregate.
     #[must_use]

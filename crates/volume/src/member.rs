@@ -8,7 +8,7 @@ use crate::load::snapshot_views;
 use crate::snapshots::{RestoreStep, RestoredImage};
 use crate::under_way::{Cleaned, VolumeCleaning};
 use crate::work::image_facts;
-use crate::{autodelete, autogrow};
+use crate::{autodelete, autogrow, splitting};
 use affinity::{Access, AffinityId, Message, Outcome};
 use aggregate::{
     ActiveDone, Aggregate, Cleaning, FreezeContext, InheritedDone, Member, MemberCleaned,
@@ -204,7 +204,7 @@ impl Member for FlexibleVolume {
     }
 
     fn find_inherited(&self, from: Vvbn, max: usize, done: InheritedDone) {
-        self.send_find_inherited(from, max, done);
+        splitting::find_inherited(self, (from, max), done);
     }
 
     fn let_go(&self, access: &mut Access<'_>) {
@@ -234,7 +234,7 @@ impl Member for FlexibleVolume {
         let finished = match side.finished.take() {
             None if given_up.is_none() => {
                 let is_put_off = std::mem::take(&mut side.is_put_off);
-                self.end_split_if_whole();
+                splitting::end_if_whole(self);
                 return is_put_off;
             }
             Some(Cleaned::Whole(finished)) if given_up.is_none() => finished,
@@ -286,7 +286,7 @@ impl Member for FlexibleVolume {
             }
         });
         self.front.note_given_up(finished.given_up);
-        self.end_split_if_whole();
+        splitting::end_if_whole(self);
         if let Some(aggregate) = self.aggregate.upgrade() {
             aggregate.statistics.volume_picks.add(picks);
             aggregate.statistics.frees.add(frees);

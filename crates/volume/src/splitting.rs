@@ -13,75 +13,69 @@ use cowfs::reader::{HeldBlocks, Reader, Stop};
 use platform::mutation::{self, Rule};
 use units::Vvbn;
 
-impl FlexibleVolume {
-    /// Blocks in use or delayed that a clone has inherited, as of the last commit.
-    #[must_use]
-    pub fn inherited_blocks(&self) -> u64 {
-        // Number 0 counts as in use, and is no block.
-        let numbers = (self.used_blocks() + self.delayed_blocks()).saturating_sub(1);
-        numbers.saturating_sub(self.owned_blocks())
-    }
+fn is_whole(volume: &FlexibleVolume) -> bool {
+    let is_copied = volume.inherited_blocks() == 0 || mutation::broken(Rule::SplitEndsEarly);
+    is_copied && !volume.is_discarding() && !volume.front.is_read_only()
+}
 
-    fn is_whole(&self) -> bool {
-        let is_copied = self.inherited_blocks() == 0 || mutation::broken(Rule::SplitEndsEarly);
-        is_copied && !self.is_discarding() && !self.front.is_read_only()
+/// Ends the split of a clone that has inherited nothing any more; part of a commit.
+pub(crate) fn end_if_whole(volume: &FlexibleVolume) {
+    let Some(aggregate) = volume.aggregate.upgrade() else { return };
+    if !aggregate.is_splitting(volume.front.id) || !is_whole(volume) {
+        return;
     }
-
-    /// Ends the split of a clone that has inherited nothing any more; part of a commit.
-    pub(crate) fn end_split_if_whole(&self) {
-        let Some(aggregate) = self.aggregate.upgrade() else { return };
-        if !aggregate.is_splitting(self.front.id) || !self.is_whole() {
-            return;
+    let Some(this) = volume.this.upgrade() else { return };
+    let end = move |scope: &mut FreezeScope<'_, '_>| {
+        // Another commit may have asked for it too.
+        if scope.aggregate.is_splitting(this.front.id) && is_whole(&this) {
+            scope.make_whole(this.front.id);
+            let side = this.vbn.write(scope.access);
+            side.space.base = None;
+            side.container = None;
         }
-        let Some(this) = self.this.upgrade() else { return };
-        let end = move |scope: &mut FreezeScope<'_, '_>| {
-            // Another commit may have asked for it too.
-            if scope.aggregate.is_splitting(this.front.id) && this.is_whole() {
-                scope.make_whole(this.front.id);
-                let side = this.vbn.write(scope.access);
-                side.space.base = None;
-                side.container = None;
-            }
-            Ok(Acted::Done)
-        };
-        aggregate.request_action(Box::new(end), Box::new(|_| ()));
-    }
+        Ok(Acted::Done)
+    };
+    aggregate.request_action(Box::new(end), Box::new(|_| ()));
+}
 
-    /// See [`aggregate::Member::find_inherited`].
-    pub(crate) fn send_find_inherited(&self, from: Vvbn, max: usize, done: InheritedDone) {
-        let (Some(this), Some(aggregate)) = (self.this.upgrade(), self.aggregate.upgrade()) else {
-            return done(None);
-        };
-        if self.front.is_read_only() {
-            return done(None);
-        }
-        let (held, mut done) = (HeldBlocks::default(), Some(done));
-        let scheduler = aggregate.parts.scheduler.clone();
-        let message = move |access: &mut Access<'_>| {
-            let space = &mut this.vbn.write(access).space;
-            let reader = Reader { cache: &aggregate.parts.cache, held: &held };
-            // What is about to be let go of is not worth copying.
-            let found = match space.has_trees_to_discard() {
-                true => Ok(None),
-                false => space.inherited_from(from, max, &reader).map(Some),
-            };
-            if let Err(Stop::Wait(wait)) = found {
-                return aggregate.suspend(wait, &held);
-            }
-            let Some(done) = done.take() else { return Outcome::Done };
-            done(match found {
-                Ok(found) => found.map(|(numbers, next)| {
-                    let is_damaged = false;
-                    Inherited { numbers, next, is_damaged }
-                }),
-                Err(stop) => {
-                    tracing::warn!(volume = %this.front.id, %stop, "a map is not read for a split");
-                    let (numbers, next, is_damaged) = (Vec::new(), None, true);
-                    Some(Inherited { numbers, next, is_damaged })
-                }
-            });
-            Outcome::Done
-        };
-        scheduler.send(self.front.affinities.vbn, Box::new(message));
+/// See [`aggregate::Member::find_inherited`].
+pub(crate) fn find_inherited(
+    volume: &FlexibleVolume,
+    (from, max): (Vvbn, usize),
+    done: InheritedDone,
+) {
+    let (Some(this), Some(aggregate)) = (volume.this.upgrade(), volume.aggregate.upgrade()) else {
+        return done(None);
+    };
+    if volume.front.is_read_only() {
+        return done(None);
     }
+    let (held, mut done) = (HeldBlocks::default(), Some(done));
+    let scheduler = aggregate.parts.scheduler.clone();
+    let message = move |access: &mut Access<'_>| {
+        let space = &mut this.vbn.write(access).space;
+        let reader = Reader { cache: &aggregate.parts.cache, held: &held };
+        // What is about to be let go of is not worth copying.
+        let found = match space.has_trees_to_discard() {
+            true => Ok(None),
+            false => space.inherited_from(from, max, &reader).map(Some),
+        };
+        if let Err(Stop::Wait(wait)) = found {
+            return aggregate.suspend(wait, &held);
+        }
+        let Some(done) = done.take() else { return Outcome::Done };
+        done(match found {
+            Ok(found) => found.map(|(numbers, next)| {
+                let is_damaged = false;
+                Inherited { numbers, next, is_damaged }
+            }),
+            Err(stop) => {
+                tracing::warn!(volume = %this.front.id, %stop, "a map is not read for a split");
+                let (numbers, next, is_damaged) = (Vec::new(), None, true);
+                Some(Inherited { numbers, next, is_damaged })
+            }
+        });
+        Outcome::Done
+    };
+    scheduler.send(volume.front.affinities.vbn, Box::new(message));
 }

@@ -21,144 +21,79 @@ use std::sync::Arc;
 use units::{BLOCK_SIZE_U64, ByteSize, VolumeId};
 use zerocopy::FromZeros;
 
-/// A split that is under way.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CloneSplit {
-    /// The clone.
-    pub clone: VolumeId,
-    /// Blocks that it had inherited when the split began.
-    pub blocks: u64,
-    /// Bytes a second that are copied at most; `None` if there is no limit.
-    pub rate: Option<u64>,
-}
-
 /// Blocks that a split of a clone takes which has inherited so many: each is copied, and the
 /// container map gets their entries.
 #[must_use]
-pub const fn split_cost_blocks(inherited_blocks: u64) -> u64 {
+pub const fn cost_of(inherited_blocks: u64) -> u64 {
     cost_blocks(inherited_blocks, splitting::nodes_of(inherited_blocks))
 }
 
-impl Aggregate {
-    /// Has a clone split from its parent, which has inherited so many blocks. `done` is called when
-    /// that is durable; copying goes on in the background, also after a start. Until the next start
-    /// no more bytes are copied a second than `rate` says.
-    pub fn split_clone(
-        self: &Arc<Self>,
-        clone: VolumeId,
-        (inherited_blocks, rate): (u64, Option<u64>),
-        done: CpDone,
-    ) {
-        let begin = move |scope: &mut FreezeScope<'_, '_>| {
-            let free = scope.aggregate.split_room_blocks();
-            let side = scope.block_side();
-            let slot = side.changeable_slot_of(clone)?;
-            let record = &side.table[slot].record;
-            if !record.clone_base.is_some() {
-                return Err(AggregateError::Refused("the volume is no clone".to_owned()));
-            }
-            if record.split_blocks.get() != 0 {
-                return Err(AggregateError::Refused("it is being split already".to_owned()));
-            }
-            let needed = split_cost_blocks(inherited_blocks);
-            if free < needed {
-                let size = |blocks: u64| ByteSize(blocks * BLOCK_SIZE_U64);
-                return Err(AggregateError::Refused(format!(
-                    "the aggregate has {} free, and {} are needed",
-                    size(free),
-                    size(needed)
-                )));
-            }
-            let blocks = inherited_blocks.max(1);
-            side.set_split(slot, blocks);
-            let mut state = SplitState { blocks, ..SplitState::default() };
-            state.limit.set_rate(rate);
-            let mut shared = scope.aggregate.splits.lock();
-            shared.failed.remove(&clone);
-            shared.states.insert(clone, state);
-            Ok(Acted::Done)
-        };
-        self.request_action(Box::new(begin), done);
-    }
+/// Has a clone split from its parent, which has inherited so many blocks. `done` is called when
+/// that is durable; copying goes on in the background, also after a start. Until the next start
+/// no more bytes are copied a second than `rate` says.
+pub fn begin(
+    aggregate: &Arc<Aggregate>,
+    clone: VolumeId,
+    (inherited_blocks, rate): (u64, Option<u64>),
+    done: CpDone,
+) {
+    let begin = move |scope: &mut FreezeScope<'_, '_>| {
+        let free = scope.aggregate.split_room_blocks();
+        let side = scope.block_side();
+        let slot = side.changeable_slot_of(clone)?;
+        let record = &side.table[slot].record;
+        if !record.clone_base.is_some() {
+            return Err(AggregateError::Refused("the volume is no clone".to_owned()));
+        }
+        if record.split_blocks.get() != 0 {
+            return Err(AggregateError::Refused("it is being split already".to_owned()));
+        }
+        let needed = cost_of(inherited_blocks);
+        if free < needed {
+            let size = |blocks: u64| ByteSize(blocks * BLOCK_SIZE_U64);
+            return Err(AggregateError::Refused(format!(
+                "the aggregate has {} free, and {} are needed",
+                size(free),
+                size(needed)
+            )));
+        }
+        let blocks = inherited_blocks.max(1);
+        side.set_split(slot, blocks);
+        let mut state = SplitState { blocks, ..SplitState::default() };
+        state.limit.set_rate(rate);
+        let mut shared = scope.aggregate.splits.lock();
+        shared.failed.remove(&clone);
+        shared.states.insert(clone, state);
+        Ok(Acted::Done)
+    };
+    aggregate.request_action(Box::new(begin), done);
+}
 
-    /// Has the split of a clone end where it is. What was copied is the clone's own.
-    pub fn stop_split(self: &Arc<Self>, clone: VolumeId, done: CpDone) {
-        let stop = move |scope: &mut FreezeScope<'_, '_>| {
-            scope.block_side().changeable_slot_of(clone)?;
-            scope
-                .end_split(clone)
-                .then_some(Acted::Done)
-                .ok_or_else(|| AggregateError::Refused("the volume is not being split".to_owned()))
-        };
-        self.request_action(Box::new(stop), done);
-    }
+/// Has the split of a clone end where it is. What was copied is the clone's own.
+pub fn stop(aggregate: &Arc<Aggregate>, clone: VolumeId, done: CpDone) {
+    let stop = move |scope: &mut FreezeScope<'_, '_>| {
+        scope.block_side().changeable_slot_of(clone)?;
+        scope
+            .end_split(clone)
+            .then_some(Acted::Done)
+            .ok_or_else(|| AggregateError::Refused("the volume is not being split".to_owned()))
+    };
+    aggregate.request_action(Box::new(stop), done);
+}
 
-    /// What is left of what the clone has inherited cannot be read: its split ends.
-    pub(crate) fn give_split_up(self: &Arc<Self>, clone: VolumeId) {
-        let name = &self.parts.identity.name;
-        tracing::warn!(aggregate = %name, %clone, "a split gives up: what is left is lost");
-        let stop = move |scope: &mut FreezeScope<'_, '_>| {
-            // Before the end: whoever looks in between finds neither, or both.
-            scope.aggregate.splits.lock().failed.insert(clone);
-            if !scope.end_split(clone) {
-                scope.aggregate.splits.lock().failed.remove(&clone);
-            }
-            Ok(Acted::Done)
-        };
-        self.request_action(Box::new(stop), Box::new(|_| ()));
-    }
-
-    /// The splits under way.
-    #[must_use]
-    pub fn splits(&self) -> Vec<CloneSplit> {
-        let shared = self.splits.lock();
-        let split = |(clone, state): (&VolumeId, &SplitState)| CloneSplit {
-            clone: *clone,
-            blocks: state.blocks,
-            rate: state.limit.rate(),
-        };
-        shared.states.iter().map(split).collect()
-    }
-
-    /// Whether a clone is being split.
-    #[must_use]
-    pub fn is_splitting(&self, clone: VolumeId) -> bool {
-        self.splits.lock().states.contains_key(&clone)
-    }
-
-    /// Whether the last split of a clone gave up since the start: blocks are lost that it has
-    /// inherited, or it was found damaged itself.
-    #[must_use]
-    pub fn has_split_failed(&self, clone: VolumeId) -> bool {
-        self.splits.lock().failed.contains(&clone)
-    }
-
-    /// Blocks that copies may take: object stores have others.
-    #[must_use]
-    pub fn split_room_blocks(&self) -> u64 {
-        let free = self.parts.shared.budget.free_blocks();
-        self.splits.lock().near_free_blocks.map_or(free, |near| free.min(near))
-    }
-
-    /// Limits how fast a clone is split, until the split ends or the aggregate is opened anew;
-    /// false if it is not being split.
-    pub fn limit_split(&self, clone: VolumeId, rate: Option<u64>) -> bool {
-        let mut shared = self.splits.lock();
-        let state = shared.states.get_mut(&clone);
-        state.map(|state| state.limit.set_rate(rate)).is_some()
-    }
-
-    /// Whether a volume is there, and not being deleted.
-    #[must_use]
-    pub fn has_volume(&self, volume: VolumeId) -> bool {
-        self.state.lock().members.contains_key(&volume)
-    }
-
-    /// Whether a volume is a clone.
-    #[must_use]
-    pub fn is_clone(&self, volume: VolumeId) -> bool {
-        self.parents.read().contains_key(&volume)
-    }
+/// What is left of what the clone has inherited cannot be read: its split ends.
+pub(crate) fn give_up(aggregate: &Arc<Aggregate>, clone: VolumeId) {
+    let name = &aggregate.parts.identity.name;
+    tracing::warn!(aggregate = %name, %clone, "a split gives up: what is left is lost");
+    let stop = move |scope: &mut FreezeScope<'_, '_>| {
+        // Before the end: whoever looks in between finds neither, or both.
+        scope.aggregate.splits.lock().failed.insert(clone);
+        if !scope.end_split(clone) {
+            scope.aggregate.splits.lock().failed.remove(&clone);
+        }
+        Ok(Acted::Done)
+    };
+    aggregate.request_action(Box::new(stop), Box::new(|_| ()));
 }
 
 impl FreezeScope<'_, '_> {

@@ -1,6 +1,6 @@
 //! Moving blocks to another place in the aggregate: out of areas that are to be empty ([`areas`]),
-//! from an ancestor to a clone that is being split ([`splitting`]), and to groups in an object store and back, for volumes whose policy says so (Fabric Pool,
-//! FreeSpace section 3.1).
+//! from an ancestor to a clone that is being split ([`splitting`]), and to groups in an object
+//! store and back, for volumes whose policy says so (Fabric Pool, FreeSpace section 3.1).
 //!
 //! The container map decides where a volume's block lies (decision 11), so a move changes nothing
 //! but its entry. Snapshots share the entry. Pointers keep a hint that is wrong from then on;

@@ -26,6 +26,7 @@
 //! Without room the split waits.
 
 use super::read::{Wanted, read_all};
+use crate::administration::splitting;
 use crate::allocation::refill::Tier;
 use crate::block_side::side::BlockSide;
 use crate::containers::{container_lookup, node_of};
@@ -69,8 +70,8 @@ pub(crate) fn go_on(aggregate: &Arc<Aggregate>, side: &mut BlockSide) {
     }
 }
 
-/// What status is told: how much room there is, and which clones are being split. One that was found
-/// damaged is no more.
+/// What status is told: how much room there is, and which clones are being split. One that was
+/// found damaged is no more.
 fn note_commit(aggregate: &Aggregate, side: &BlockSide) {
     let mut shared = aggregate.splits.lock();
     shared.near_free_blocks = side.refill.near_free_blocks();
@@ -324,7 +325,7 @@ fn pass_on(
             aggregate.request_consistency_point(None);
         }
         PassEnd::Another => {}
-        PassEnd::Vain => aggregate.give_split_up(clone),
+        PassEnd::Vain => splitting::give_up(aggregate, clone),
     }
 }
 

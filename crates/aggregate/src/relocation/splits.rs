@@ -233,6 +233,17 @@ impl SplitStates {
     }
 }
 
+/// A split that is under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CloneSplit {
+    /// The clone.
+    pub clone: VolumeId,
+    /// Blocks that it had inherited when the split began.
+    pub blocks: u64,
+    /// Bytes a second that are copied at most; `None` if there is no limit.
+    pub rate: Option<u64>,
+}
+
 #[derive(Default)]
 pub(crate) struct SplitState {
     pub limit: MoveLimit,

@@ -17,7 +17,7 @@ use crate::error::AggregateError;
 use crate::journal::LateJournal;
 use crate::loader::LoadsUnderWay;
 use crate::relocation::limit::MoveLimit;
-use crate::relocation::splits::SplitStates;
+use crate::relocation::splits::{CloneSplit, SplitState, SplitStates};
 use crate::relocation::tiers::{Reads, Tiers};
 use affinity::{Access, AffinityId, Partition, Scheduler};
 use cowfs::cache::BufferCache;
@@ -288,5 +288,57 @@ impl Aggregate {
     #[must_use]
     pub fn deletions(&self) -> Vec<Deletion> {
         self.deletions.read().clone()
+    }
+
+    /// The splits under way.
+    #[must_use]
+    pub fn splits(&self) -> Vec<CloneSplit> {
+        let shared = self.splits.lock();
+        let split = |(clone, state): (&VolumeId, &SplitState)| CloneSplit {
+            clone: *clone,
+            blocks: state.blocks,
+            rate: state.limit.rate(),
+        };
+        shared.states.iter().map(split).collect()
+    }
+
+    /// Whether a clone is being split.
+    #[must_use]
+    pub fn is_splitting(&self, clone: VolumeId) -> bool {
+        self.splits.lock().states.contains_key(&clone)
+    }
+
+    /// Whether the last split of a clone gave up since the start: blocks are lost that it has
+    /// inherited, or it was found damaged itself.
+    #[must_use]
+    pub fn has_split_failed(&self, clone: VolumeId) -> bool {
+        self.splits.lock().failed.contains(&clone)
+    }
+
+    /// Blocks that copies may take: object stores have others.
+    #[must_use]
+    pub fn split_room_blocks(&self) -> u64 {
+        let free = self.parts.shared.budget.free_blocks();
+        self.splits.lock().near_free_blocks.map_or(free, |near| free.min(near))
+    }
+
+    /// Limits how fast a clone is split, until the split ends or the aggregate is opened anew;
+    /// false if it is not being split.
+    pub fn limit_split(&self, clone: VolumeId, rate: Option<u64>) -> bool {
+        let mut shared = self.splits.lock();
+        let state = shared.states.get_mut(&clone);
+        state.map(|state| state.limit.set_rate(rate)).is_some()
+    }
+
+    /// Whether a volume is there, and not being deleted.
+    #[must_use]
+    pub fn has_volume(&self, volume: VolumeId) -> bool {
+        self.state.lock().members.contains_key(&volume)
+    }
+
+    /// Whether a volume is a clone.
+    #[must_use]
+    pub fn is_clone(&self, volume: VolumeId) -> bool {
+        self.parents.read().contains_key(&volume)
     }
 }

@@ -23,8 +23,8 @@ pub enum CloneCommand {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Have a clone copy what it shares with its parent, in the background; then it is a volume like
-    /// others, and needs no parent
+    /// Have a clone copy what it shares with its parent, in the background; then it is a volume
+    /// like others, and needs no parent
     ///
     /// The clone can be used meanwhile, and its snapshots stay. The split goes on after a restart.
     Split {

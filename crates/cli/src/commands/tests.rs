@@ -8,6 +8,7 @@ use admin_api::{Remote, Reply, Request, Transport, dispatch};
 use clap::Parser as _;
 use std::io::{BufRead, Cursor};
 
+mod clones;
 mod snapshots;
 
 /// The server without a socket.

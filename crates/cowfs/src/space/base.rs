@@ -19,10 +19,9 @@
 //! stay in use; they are told as those of a snapshot's map (`Space::take_kept`). Where a block of
 //! the base's free map cannot be read, no free is delayed.
 
-use super::Space;
 use crate::buftree::{self, FileKey, Root};
 use crate::content::Content;
-use crate::free_map::{MapFile, first_of, is_set, map_block_of, set_bits};
+use crate::free_map::{MapFile, is_set, map_block_of};
 use crate::pointer::Pointer;
 use crate::reader::{Progress, Reader, Stop};
 use ondisk::pointer::BLOCK_NUMBER_MAX;
@@ -30,10 +29,7 @@ use ondisk::records::CloneBase;
 use ondisk::root::{DISCARDED_TREES, metafile};
 use platform::mutation::{self, Rule};
 use std::collections::{BTreeSet, VecDeque};
-use units::{BlockNumber, BlockRef, Fbn, InodeNumber, Pvbn, VolumeId};
-
-/// Map blocks that one call looks at: numbers of 8 GiB.
-const MAP_BLOCKS_PER_CALL: usize = 64;
+use units::{Fbn, InodeNumber, Pvbn, VolumeId};
 
 /// How far a clone has got with letting go of the trees of its base.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -173,64 +169,5 @@ impl<P: Pointer> Base<P> {
         }
         released.retain(|number| inherited.binary_search(number).is_err());
         Ok(inherited)
-    }
-}
-
-impl<P: Pointer> Space<P> {
-    /// The next numbers from `from` on, `max` of them at most, that the volume uses or has delayed
-    /// and that the base of the clone has; and where to go on, if not all of its map was looked at.
-    ///
-    /// # Errors
-    /// What to wait for.
-    pub fn inherited_from(
-        &mut self,
-        from: P::Number,
-        max: usize,
-        reader: &Reader<'_>,
-    ) -> Progress<(Vec<P::Number>, Option<P::Number>)> {
-        let (mut numbers, mut next) = (Vec::new(), from);
-        for _ in 0..MAP_BLOCKS_PER_CALL {
-            let Some((index, of_base)) = self.next_of_base(map_block_of(next), reader)? else {
-                return Ok((numbers, None));
-            };
-            let used = self.in_use(index, reader)?;
-            let is_of_base = |one: &P::Number| of_base.as_ref().is_none_or(|map| is_set(map, *one));
-            let found = set_bits::<P::Number>(&used, index);
-            // Number 0 is no block.
-            let found = found.filter(|one| *one >= next && one.get() != 0 && is_of_base(one));
-            let room = max - numbers.len();
-            let some: Vec<P::Number> = found.take(room + 1).collect();
-            if let Some(more) = some.get(room) {
-                numbers.extend(&some[..room]);
-                return Ok((numbers, Some(*more)));
-            }
-            numbers.extend(some);
-            next = first_of(index.offset(1));
-        }
-        Ok((numbers, Some(next)))
-    }
-
-    /// The first map block at or after `from` in which the base has numbers; without a content if
-    /// it cannot be read: then any number may be inherited.
-    fn next_of_base(
-        &self,
-        from: Fbn,
-        reader: &Reader<'_>,
-    ) -> Progress<Option<(Fbn, Option<BlockRef>)>> {
-        let Some(base) = &self.base else { return Ok(None) };
-        let index = match base.map.next_present(from, reader) {
-            Ok(Some(index)) => index,
-            Ok(None) => return Ok(None),
-            Err(Stop::Damaged(_)) if from.get() < self.map_blocks() => {
-                return Ok(Some((from, None)));
-            }
-            Err(Stop::Damaged(_)) => return Ok(None),
-            Err(stop) => return Err(stop),
-        };
-        match base.map.read(index, reader) {
-            Ok(block) => Ok(Some((index, Some(block)))),
-            Err(Stop::Damaged(_)) => Ok(Some((index, None))),
-            Err(stop) => Err(stop),
-        }
     }
 }

@@ -285,7 +285,7 @@ fn a_split_ends_where_a_block_of_the_parent_is_lost() {
     node.commit_all();
     let parent = node.number("home");
     let of_file = |identity: &BlockIdentity| {
-        let is_file = (metafile::ROOT_DIRECTORY + 1..1000).contains(&identity.inode.get().into());
+        let is_file = (metafile::ROOT_DIRECTORY + 1..1000).contains(&identity.inode.get());
         identity.volume.get() == parent.get() && is_file && identity.level == 0
     };
     let lost = find(&world, of_file);
@@ -332,7 +332,7 @@ fn a_clone_that_is_damaged_is_split_no_further() {
         node.commit_all();
         let clone = node.number("dev");
         let of_map = |identity: &BlockIdentity| {
-            let inode = u64::from(identity.inode.get());
+            let inode = identity.inode.get();
             identity.volume.get() == clone.get() && inode == metafile::ACTIVE_MAP
         };
         let lost = find(&world, of_map);

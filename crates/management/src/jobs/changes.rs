@@ -1,8 +1,8 @@
 //! Jobs that are paused, resumed, cancelled, and made faster or slower, as far as the engine can.
 //!
 //! A scrub keeps in the labels whether it is paused, and its rate. A disk that is being filled does
-//! not, nor does a group that leaves or a clone that is split: its job keeps them, and every look has the engine wait or be
-//! slow again ([`super::table`]).
+//! not, nor does a group that leaves or a clone that is split: its job keeps them, and every look
+//! has the engine wait or be slow again ([`super::table`]).
 //! So the job is marked before the engine is asked, under the lock of looks, and the mark is taken
 //! back if the engine cannot, or if the file cannot be written.
 //!

@@ -21,7 +21,7 @@ mod room;
 pub(crate) mod schedules;
 mod snapshots;
 mod space;
-mod splits;
+pub(crate) mod splits;
 mod sync;
 mod view;
 

@@ -6,7 +6,7 @@
 //! kind, and at rest, the trees of all volumes and of all their snapshots are compared with the
 //! model's, the media are read by the independent reader, and nothing may be promised any more.
 //!
-//! This file, `work`, `recovery`, `outage`, `volumes`, `splits` and `lacking` are one actor, which any of
+//! This file, `work`, `recovery`, `outage`, `volumes` and `lacking` are one actor, which any of
 //! them may end or begin anew; `neighbours` and `kills` know nothing of it.
 //!
 //! Fails: the first [`Finding`].
@@ -16,7 +16,6 @@ mod lacking;
 mod neighbours;
 mod outage;
 mod recovery;
-mod splits;
 mod volumes;
 mod work;
 
@@ -37,6 +36,7 @@ use crate::management::growth::Growing;
 use crate::management::online_check::OnlineCheck;
 use crate::management::removal::Removals;
 use crate::management::scrubs::Scrubs;
+use crate::management::splits::{Splits, Splitting};
 use crate::management::tiering::Tierings;
 use crate::plan::{Fault, Plan};
 use crate::seed::choices::{Choices, Purpose};
@@ -48,7 +48,6 @@ use crate::tenant::Tenant;
 use kills::Kills;
 use neighbours::Neighbours;
 use platform::completion::promise;
-use splits::Splits;
 use std::collections::BTreeSet;
 use volumes::Change;
 use work::Point;
@@ -196,8 +195,14 @@ impl<'a> Life<'a> {
         self.lack()
     }
 
+    fn splitting(&mut self) -> Splitting<'_, 'a> {
+        let going = self.change.as_ref().and_then(Change::deleted).map(str::to_owned);
+        let Self { machine, events, tenants, splits, tierings, .. } = self;
+        Splitting { machine, events, tenants, splits, tierings, going }
+    }
+
     fn finish(&mut self) -> Result<(), Finding> {
-        self.finish_splits()?;
+        self.splitting().finish()?;
         let Self { machine, removals, scrubs, events, .. } = self;
         removals.finish(machine, scrubs)?;
         let is_looked_at = events.chance(25);

@@ -116,7 +116,7 @@ impl Life<'_> {
     pub(super) fn check_recovered(&mut self) -> Result<(), Finding> {
         self.points.clear();
         self.recover_volumes()?;
-        self.recover_splits()?;
+        self.splitting().recover()?;
         check_damage(&mut self.machine, &self.tenants)?;
         for index in 0..self.tenants.len() {
             let Some(tenant) = self.tenants.get_mut(index) else { break };

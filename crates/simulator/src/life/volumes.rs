@@ -50,9 +50,17 @@ impl Change {
         }
     }
 
+    /// The volume that it deletes, if it deletes one.
+    pub fn deleted(&self) -> Option<&str> {
+        match self {
+            Self::Delete(name, _) => Some(name),
+            Self::Create(..) | Self::Clone(..) => None,
+        }
+    }
+
     /// Whether it deletes this volume.
     pub fn deletes(&self, name: &str) -> bool {
-        matches!(self, Self::Delete(gone, _) if gone == name)
+        self.deleted() == Some(name)
     }
 }
 
@@ -225,7 +233,7 @@ impl Life<'_> {
         Ok(())
     }
 
-    pub(super) fn bases_of(&mut self, clone: &str) -> impl Iterator<Item = &mut Base> {
+    fn bases_of(&mut self, clone: &str) -> impl Iterator<Item = &mut Base> {
         let all = self.tenants.iter_mut().flat_map(|tenant| &mut tenant.bases);
         all.filter(move |base| base.clone == clone)
     }

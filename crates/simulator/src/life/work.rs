@@ -48,7 +48,7 @@ impl Life<'_> {
                 38..41 => {
                     self.removals.change(&mut self.machine, self.growing.is_under_way());
                 }
-                43..70 => self.change_splits(),
+                43..70 if !self.reduction.is_calm(Calm::Changes) => self.splitting().change(),
                 41..43 if self.machine.plan.is_damaged => {
                     damage(&mut self.machine, &mut self.tenants, &mut self.events);
                 }
@@ -134,7 +134,7 @@ impl Life<'_> {
         scrubs.poll(machine)?;
         losses.poll_spares(machine)?;
         self.poll_change()?;
-        self.poll_splits()
+        self.splitting().poll()
     }
 
     fn poll_points(&mut self) -> Result<(), Finding> {

@@ -8,4 +8,5 @@ pub mod growth;
 pub mod online_check;
 pub mod removal;
 pub mod scrubs;
+pub mod splits;
 pub mod tiering;

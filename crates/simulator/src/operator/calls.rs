@@ -8,6 +8,7 @@ use super::expected::{Expected, depends_on_background, is_of_disks, takes_room};
 use super::jobs::check_engine;
 use super::life::OperatorLife;
 use super::names::{TYPED_SHORT, disks_of};
+use super::splits;
 use super::turns::Answer;
 use super::typing::Typist;
 use super::views;
@@ -155,7 +156,7 @@ impl OperatorLife<'_> {
         }
         self.machine.trace.meet(met(request));
         if matches!(**request, Request::CloneSplit(_)) {
-            self.settle_splits(None)?;
+            splits::settle(&mut self.machine, &mut self.expected, None)?;
         }
         self.forget_tenants();
         self.add_tenants()?;

@@ -6,7 +6,6 @@
 //! Invariants: only a clone that was to be split becomes a volume like others.
 
 use super::expected::{Expected, ExpectedVolume};
-use super::life::OperatorLife;
 use crate::machine::Machine;
 use crate::seed::finding::Finding;
 use admin_api::{CloneSplit, Code};
@@ -35,36 +34,37 @@ impl Expected {
     }
 }
 
-impl OperatorLife<'_> {
-    /// Splits go on to their ends, or are ended if there is no room for them.
-    pub(super) fn settle_splits(&mut self, after: Option<&mut Expected>) -> Result<(), Finding> {
-        let Self { machine, expected, .. } = self;
-        for _ in 0..POINTS_MAX {
-            let Some(aggregate) = machine.aggregate() else { return Ok(()) };
-            if aggregate.splits().is_empty() {
-                break;
-            }
-            aggregate.force();
-            machine.consistency_point()?;
-            machine.settle()?;
+/// Splits go on to their ends, or are ended if there is no room for them.
+pub(super) fn settle(
+    machine: &mut Machine<'_>,
+    expected: &mut Expected,
+    after: Option<&mut Expected>,
+) -> Result<(), Finding> {
+    for _ in 0..POINTS_MAX {
+        let Some(aggregate) = machine.aggregate() else { return Ok(()) };
+        if aggregate.splits().is_empty() {
+            break;
         }
-        end_splits(machine)?;
-        let volumes = machine.engine.volumes();
-        let is_clone = |number: u32| {
-            let mut clones = volumes.iter().filter(|one| one.origin().is_some());
-            clones.any(|clone| clone.environment.volume.get() == number)
-        };
-        expected.note_whole(is_clone);
-        after.into_iter().for_each(|after| after.note_whole(is_clone));
-        Ok(())
+        aggregate.force();
+        machine.consistency_point()?;
+        machine.settle()?;
     }
+    end_splits(machine)?;
+    let volumes = machine.engine.volumes();
+    let is_clone = |number: u32| {
+        let mut clones = volumes.iter().filter(|one| one.origin().is_some());
+        clones.any(|clone| clone.environment.volume.get() == number)
+    };
+    expected.note_whole(is_clone);
+    after.into_iter().for_each(|after| after.note_whole(is_clone));
+    Ok(())
 }
 
 fn end_splits(machine: &mut Machine<'_>) -> Result<(), Finding> {
     let Some(aggregate) = machine.aggregate() else { return Ok(()) };
     for split in aggregate.splits() {
         machine.trace.meet("operator: a split has no room");
-        let ended = promise(|done| aggregate.stop_split(split.clone, done));
+        let ended = promise(|done| aggregate::splitting::stop(&aggregate, split.clone, done));
         // It may have ended meanwhile.
         let _ended: Result<(), aggregate::AggregateError> =
             machine.wait("end of a split", &ended)?;

@@ -5,6 +5,7 @@
 use super::desk::{Asked, Desk};
 use super::expected::Expected;
 use super::life::OperatorLife;
+use super::splits;
 use super::views;
 use crate::machine::cut::Cut;
 use crate::seed::finding::Finding;
@@ -116,7 +117,7 @@ impl OperatorLife<'_> {
         is_told: bool,
     ) -> Result<(), Finding> {
         self.note_due(after.as_mut());
-        self.settle_splits(after.as_mut())?;
+        splits::settle(&mut self.machine, &mut self.expected, after.as_mut())?;
         let looks = [
             Request::AggregateList,
             Request::VolumeList,

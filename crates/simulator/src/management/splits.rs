@@ -7,12 +7,12 @@
 //! Invariants: what a crash takes back, the end of a split included, the engine says after it. A
 //! split that has room has ended after some consistency points, at the end of a life.
 
-use super::Life;
 use crate::machine::logs::is_neighbours;
 use crate::machine::{AGGREGATE, Machine};
+use crate::management::tiering::Tierings;
+use crate::seed::choices::Choices;
 use crate::seed::finding::Finding;
-use crate::seed::reduction::Calm;
-use crate::tenant::Base;
+use crate::tenant::{Base, Tenant};
 use aggregate::AggregateError;
 use dblade::{EngineError, ServedVolume};
 use platform::completion::{Promise, promise};
@@ -28,21 +28,24 @@ const POINTS_MAX: u32 = 64;
 
 /// What was asked for, and what came of it.
 #[derive(Default)]
-pub(super) struct Splits {
-    under_way: Option<Promise<Result<(), EngineError>>>,
+pub struct Splits {
+    /// A request that is not answered.
+    pub under_way: Option<Promise<Result<(), EngineError>>>,
     /// Clones of which nobody can tell whether they are whole.
-    doubtful: BTreeSet<String>,
+    pub doubtful: BTreeSet<String>,
     /// What parents need no longer, unless a crash takes that back: the parent, and what it kept.
-    freed: Vec<(String, Base)>,
+    pub freed: Vec<(String, Base)>,
 }
 
 impl Splits {
     /// The engine that was asked is no more.
-    pub(super) fn forget(&mut self) {
+    pub fn forget(&mut self) {
         self.under_way = None;
     }
 
-    pub(super) const fn is_under_way(&self) -> bool {
+    /// Whether a request is not answered yet.
+    #[must_use]
+    pub const fn is_under_way(&self) -> bool {
         self.under_way.is_some()
     }
 }
@@ -58,14 +61,29 @@ fn is_splitting(served: &ServedVolume) -> bool {
     served.aggregate.is_splitting(served.environment.volume)
 }
 
-impl Life<'_> {
+/// What of a life has to do with splits.
+pub struct Splitting<'l, 'a> {
+    /// The machine.
+    pub machine: &'l mut Machine<'a>,
+    /// What happens beside operations.
+    pub events: &'l mut Choices,
+    /// The volumes that clients work on.
+    pub tenants: &'l mut Vec<Tenant>,
+    /// What was asked for.
+    pub splits: &'l mut Splits,
+    /// What may lie in objects.
+    pub tierings: &'l mut Tierings,
+    /// The volume that is being deleted, if one is.
+    pub going: Option<String>,
+}
+
+impl Splitting<'_, '_> {
     /// Has a clone split, or a split end.
-    pub(super) fn change_splits(&mut self) {
-        let is_calm = self.reduction.is_calm(Calm::Changes);
-        if self.splits.is_under_way() || self.machine.aggregate().is_none() || is_calm {
+    pub fn change(&mut self) {
+        if self.splits.is_under_way() || self.machine.aggregate().is_none() {
             return;
         }
-        let clones = clones(&self.machine);
+        let clones = clones(self.machine);
         if clones.is_empty() {
             return;
         }
@@ -85,13 +103,13 @@ impl Life<'_> {
         if let Some(origin) = clone.origin() {
             self.tierings.inherit(clone.environment.volume, origin.parent);
         }
-        self.bases_of(&name).for_each(|base| base.is_certain = false);
+        bases_of(self.tenants, &name).for_each(|base| base.is_certain = false);
         self.splits.doubtful.insert(name.clone());
         self.splits.under_way = Some(promise(|done| engine.split_clone(&name, rate, done)));
     }
 
     /// Takes in what was answered, and which clones are whole.
-    pub(super) fn poll_splits(&mut self) -> Result<(), Finding> {
+    pub fn poll(&mut self) -> Result<(), Finding> {
         let outcome = self.splits.under_way.as_ref().and_then(|one| one.lock().take());
         if let Some(outcome) = outcome {
             self.splits.under_way = None;
@@ -115,8 +133,8 @@ impl Life<'_> {
                 self.become_whole(&name);
             } else if is_splitting(&served) {
                 continue;
-            } else if !self.change.as_ref().is_some_and(|change| change.deletes(&name)) {
-                self.bases_of(&name).for_each(|base| base.is_certain = true);
+            } else if self.going.as_ref() != Some(&name) {
+                bases_of(self.tenants, &name).for_each(|base| base.is_certain = true);
             }
             self.splits.doubtful.remove(&name);
         }
@@ -126,7 +144,7 @@ impl Life<'_> {
     fn become_whole(&mut self, clone: &str) {
         self.machine.trace.note(format!("{clone} was split"));
         self.machine.trace.meet("split: a clone is whole");
-        for tenant in &mut self.tenants {
+        for tenant in &mut *self.tenants {
             let parent = tenant.name.clone();
             let freed = tenant.bases.extract_if(.., |base| base.clone == clone);
             self.splits.freed.extend(freed.map(|base| (parent.clone(), base)));
@@ -135,7 +153,7 @@ impl Life<'_> {
     }
 
     /// After a crash: the engine says which clones are whole.
-    pub(super) fn recover_splits(&mut self) -> Result<(), Finding> {
+    pub fn recover(&mut self) -> Result<(), Finding> {
         self.splits.doubtful.clear();
         for (parent, base) in std::mem::take(&mut self.splits.freed) {
             let served = self.machine.engine.volume_named(&base.clone);
@@ -159,7 +177,7 @@ impl Life<'_> {
             let is_known = self.tenants.iter().any(|tenant| tenant.bases.iter().any(is_base));
             if served.origin().is_some() && is_splitting(&served) {
                 self.machine.trace.meet("split: goes on after a start");
-                self.bases_of(&served.name()).for_each(|base| base.is_certain = false);
+                bases_of(self.tenants, &served.name()).for_each(|base| base.is_certain = false);
                 self.splits.doubtful.insert(served.name());
             } else if served.origin().is_none() && is_known {
                 self.become_whole(&served.name());
@@ -169,12 +187,12 @@ impl Life<'_> {
     }
 
     /// At the end of a life: what is split is whole soon, if there is room.
-    pub(super) fn finish_splits(&mut self) -> Result<(), Finding> {
+    pub fn finish(&mut self) -> Result<(), Finding> {
         let is_calm = self.machine.plan.fault.is_none() && !self.machine.damages.is_any();
         for _ in 0..POINTS_MAX {
             let Some(aggregate) = self.machine.aggregate() else { return Ok(()) };
             let splits = aggregate.splits();
-            if splits.is_empty() || !has_room(&self.machine) {
+            if splits.is_empty() || !has_room(self.machine) {
                 return Ok(());
             }
             for split in &splits {
@@ -183,7 +201,7 @@ impl Life<'_> {
             aggregate.force();
             self.machine.consistency_point()?;
             self.machine.settle()?;
-            self.poll_splits()?;
+            self.poll()?;
             if aggregate.splits().is_empty() {
                 self.machine.trace.meet("split: ended with a life");
             }
@@ -204,4 +222,9 @@ fn has_room(machine: &Machine<'_>) -> bool {
     let left: u64 = clones(machine).iter().map(|clone| clone.inherited_blocks()).sum();
     let room = machine.aggregate().map_or(0, |one| one.parts.shared.budget.free_blocks());
     room > 2 * left + 2048
+}
+
+fn bases_of<'t>(tenants: &'t mut [Tenant], clone: &str) -> impl Iterator<Item = &'t mut Base> {
+    let all = tenants.iter_mut().flat_map(|tenant| &mut tenant.bases);
+    all.filter(move |base| base.clone == clone)
 }

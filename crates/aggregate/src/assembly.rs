@@ -57,7 +57,7 @@ impl Aggregate {
             .iter()
             .filter_map(|(clone, container)| container.parent.map(|parent| (*clone, parent)));
         let parents = RwLock::new(parents.collect());
-        let splits = SplitStates::of(&block_side.table);
+        let splits = SplitStates::of(&block_side.table, &block_side.relocation.splits);
         let tiers = RwLock::new(Tiers::of(&block_side.relocation, &block_side.table));
         let block_side = Partition::new(parts.vbn_affinity, block_side);
         let store = Arc::clone(&parts.store);

@@ -119,7 +119,6 @@ pub fn mount(
         };
         Ok((volume, container))
     }))?;
-    let containers = containers.into_iter().collect();
     let mut refill = Refill::new(geometry);
     // Where disks have joined since, scores are not what TopAA says.
     if space.size_blocks == superblock.root.size_blocks.get() {
@@ -128,7 +127,11 @@ pub fn mount(
         refill.touch();
     }
     let online = table.iter().filter(|slot| slot.record.state == STATE_ONLINE);
-    let relocation = Relocation::of(online);
+    let mut relocation = Relocation::of(online);
+    let containers: BTreeMap<VolumeId, Container> = containers.into_iter().collect();
+    for (volume, _) in containers.iter().filter(|(_, one)| !one.is_live()) {
+        relocation.remove(*volume);
+    }
     Ok(BlockSide {
         space,
         refill,

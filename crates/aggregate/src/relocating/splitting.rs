@@ -318,9 +318,9 @@ fn pass_on(
         pass.next = next;
         return;
     }
-    let may_find_more = pass.has_found();
+    let wants_next = pass.wants_next();
     match pass.end() {
-        PassEnd::Another if may_find_more => {
+        PassEnd::Another if wants_next => {
             splits.wants_pass = true;
             aggregate.request_consistency_point(None);
         }

@@ -73,9 +73,10 @@ impl Pass {
         self.away += looked.away;
     }
 
-    /// Whether the pass has found anything that the next may go on with.
-    pub(crate) const fn has_found(&self) -> bool {
-        self.copied + self.unreadable > 0
+    /// Whether the next pass is to follow at once: it may find more, or say that there is no more.
+    /// For an object store it waits.
+    pub(crate) const fn wants_next(&self) -> bool {
+        self.copied > 0 || self.unreadable > 0 && self.away == 0
     }
 
     /// The pass has come to the end.
@@ -221,15 +222,19 @@ pub(crate) struct SplitStates {
 }
 
 impl SplitStates {
-    /// As volumes' records say.
-    pub(crate) fn of(table: &[VolumeSlot]) -> Self {
-        let split = table.iter().filter(|slot| is_split(&slot.record));
+    /// As volumes' records say. One that is not among those that are split is damaged.
+    pub(crate) fn of(table: &[VolumeSlot], splits: &Splits) -> Self {
+        let volume = |slot: &VolumeSlot| VolumeId(slot.record.volume.get());
+        let all = table.iter().filter(|slot| is_split(&slot.record));
+        let (split, damaged): (Vec<_>, Vec<_>) =
+            all.partition(|slot| splits.clones.contains_key(&volume(slot)));
         let state = |slot: &VolumeSlot| {
             let blocks = slot.record.split_blocks.get();
             let state = SplitState { blocks, ..SplitState::default() };
-            (VolumeId(slot.record.volume.get()), state)
+            (volume(slot), state)
         };
-        Self { states: split.map(state).collect(), ..Self::default() }
+        let failed = damaged.into_iter().map(volume).collect();
+        Self { states: split.into_iter().map(state).collect(), failed, ..Self::default() }
     }
 }
 
@@ -266,6 +271,7 @@ mod tests {
         assert_eq!(pass.end(), PassEnd::Another, "there was nothing");
         for _ in 0..3 {
             pass.note(looked(0, 1, 1));
+            assert!(!pass.wants_next(), "not at once");
             assert_eq!(pass.end(), PassEnd::Another, "an object store may answer again");
         }
         for expected in [PassEnd::Another, PassEnd::Vain] {

@@ -346,6 +346,11 @@ fn a_clone_that_is_damaged_is_split_no_further() {
         }
         assert!(aggregate.splits().is_empty() && node.is_clone("dev"));
         assert!(aggregate.has_split_failed(clone));
+        // And it stays so after a start.
+        let (node, _) = Node::open(&node.power_cut());
+        node.commit_all();
+        let aggregate = node.engine.aggregate_named("a1").unwrap();
+        assert!(aggregate.splits().is_empty(), "{:?}", aggregate.splits());
         // And the others go on.
         node.write_files(node.root("home"), 300);
         node.commit_all();

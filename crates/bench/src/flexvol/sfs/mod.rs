@@ -13,8 +13,9 @@
 //! files. A round measures the peak of both, [`offered::LANES`] operations under way, and then
 //! both at each load point. Points are shares of the traditional volume's peak in the first round,
 //! so that both kinds get the same load in all rounds. A point takes [`ROUNDS_OF_A_POINT`] rounds
-//! of a load, because consistency points must be in it as often as they come: the journal is
-//! small, and a half of it fills within seconds at the peak.
+//! of a load, so that consistency points fall into it at high loads: the journal is small, and a
+//! half of it fills within seconds at the peak. At low loads a point of a second or two may have
+//! none.
 //!
 //! As in SPEC SFS: the mix, a rate that is kept whether or not answers come, a warm-up before each
 //! measured time. Otherwise: a data set of a fixed size, one client process, seconds and not

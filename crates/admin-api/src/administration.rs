@@ -233,9 +233,9 @@ administration! {
     /// Makes clones of a snapshot, all or none; says in the order of their names how they are, or
     /// would be. While there is one, neither the snapshot nor its volume can be deleted.
     CloneCreate clone_create(request: CloneCreate) -> Vec<VolumeInfo>;
-    /// Has a clone copy what it shares with its parent, in the background, and be a volume like
-    /// others then; or has that end. Says what is to be copied, or would be. `Conflict` if there is
-    /// no room for it, or the volume is no clone.
+    /// Has a clone copy the blocks that it shares with its parent, in the background, and be a
+    /// volume like others then; or has such a split end. Says how much is to be copied, or would
+    /// be. `Conflict` if there is no room for the copies, or the volume is no clone.
     CloneSplit clone_split(request: CloneSplit) -> SplitInfo;
     /// Adds an export rule; `Conflict` if there is one for the same network.
     ExportAdd export_add(request: ExportAdd) -> VolumeExports;

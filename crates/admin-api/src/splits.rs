@@ -9,8 +9,8 @@ use crate::replies::CloneOf;
 use crate::requests::Validate;
 use serde::{Deserialize, Serialize};
 
-/// Has a clone copy what it shares with its parent, in the background; then it is a volume like
-/// others.
+/// Has a clone copy the blocks that it shares with its parent, in the background. The clone is then
+/// a volume like others.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CloneSplit {
@@ -27,12 +27,12 @@ pub struct CloneSplit {
     pub dry_run: bool,
 }
 
-/// What a split takes, or what one that was stopped has left.
+/// The room that a split takes. Of a split that was stopped: the blocks that are still shared.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SplitInfo {
     /// The clone.
     pub name: String,
-    /// What it is a clone of.
+    /// The volume and the snapshot that it is a clone of.
     pub clone_of: CloneOf,
     /// The aggregate.
     pub aggregate: String,

@@ -1,8 +1,8 @@
 //! Clones that are split from their parents ([`crate::relocating`]).
 //!
 //! The volume's record says that a split is under way, so that the next start goes on. Copies that
-//! were made are in the container map; what is left is found by looking through the clone's block
-//! numbers anew.
+//! were made are in the container map. The blocks that are still inherited are found by looking
+//! through the clone's block numbers anew.
 //!
 //! Invariants: a clone is whole when it has inherited nothing any more; only then its record names
 //! no parent.
@@ -69,7 +69,7 @@ pub fn begin(
     aggregate.request_action(Box::new(begin), done);
 }
 
-/// Has the split of a clone end where it is. What was copied is the clone's own.
+/// Has the split of a clone end where it is. The blocks that were copied are the clone's own.
 pub fn stop(aggregate: &Arc<Aggregate>, clone: VolumeId, done: CpDone) {
     let stop = move |scope: &mut FreezeScope<'_, '_>| {
         scope.block_side().changeable_slot_of(clone)?;
@@ -81,10 +81,10 @@ pub fn stop(aggregate: &Arc<Aggregate>, clone: VolumeId, done: CpDone) {
     aggregate.request_action(Box::new(stop), done);
 }
 
-/// What is left of what the clone has inherited cannot be read: its split ends.
+/// The blocks that the clone still inherits cannot be read: its split ends.
 pub(crate) fn give_up(aggregate: &Arc<Aggregate>, clone: VolumeId) {
     let name = &aggregate.parts.identity.name;
-    tracing::warn!(aggregate = %name, %clone, "a split gives up: what is left is lost");
+    tracing::warn!(aggregate = %name, %clone, "a split gives up: the blocks that are still shared cannot be read");
     let stop = move |scope: &mut FreezeScope<'_, '_>| {
         // Before the end: whoever looks in between finds neither, or both.
         scope.aggregate.splits.lock().failed.insert(clone);

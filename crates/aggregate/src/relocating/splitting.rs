@@ -15,7 +15,7 @@
 //!
 //! Invariants:
 //! - A copy is written only if no consistency point has changed the number's entry in the clone
-//!   since it was asked for, the one that writes it included.
+//!   since the clone named the number. The consistency point that writes the copy counts, too.
 //! - A clone is asked after a commit, or goes on from there: no change is missed.
 //! - The clone's record says that its blocks were moved no later than the first copy is written.
 //!
@@ -70,8 +70,8 @@ pub(crate) fn go_on(aggregate: &Arc<Aggregate>, side: &mut BlockSide) {
     }
 }
 
-/// What status is told: how much room there is, and which clones are being split. One that was
-/// found damaged is no more.
+/// Tells status how much room there is, and which clones are being split. A clone that was found
+/// damaged is split no further.
 fn note_commit(aggregate: &Aggregate, side: &BlockSide) {
     let mut shared = aggregate.splits.lock();
     shared.near_free_blocks = side.refill.near_free_blocks();
@@ -190,7 +190,7 @@ impl BlockSide {
     }
 }
 
-/// Reads what is to be copied.
+/// Reads the blocks that are to be copied.
 fn read_batch(
     aggregate: &Arc<Aggregate>,
     side: &mut BlockSide,

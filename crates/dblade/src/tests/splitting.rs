@@ -181,13 +181,19 @@ fn a_split_goes_on_after_a_power_cut_at_any_moment() {
     }
 }
 
-#[test]
-fn a_split_keeps_to_its_rate() {
-    let (node, root) = node(6);
+/// A volume, and a clone of it that has inherited more than one batch.
+fn with_big_clone(seed: u64) -> Node {
+    let (node, root) = node(seed);
     node.write_file(root, "big", content(1, 2000 * 4096));
     node.keep_image("home", "s");
     node.clone_volume("home", "s", "dev").unwrap();
     node.commit_all();
+    node
+}
+
+#[test]
+fn a_split_keeps_to_its_rate() {
+    let node = with_big_clone(6);
     let inherited = node.inherited("dev");
     let aggregate = node.engine.aggregate_named("a1").unwrap();
     node.split("dev", Some(4096)).unwrap();
@@ -213,11 +219,7 @@ fn a_split_keeps_to_its_rate() {
 
 #[test]
 fn a_split_stops_where_it_is_and_begins_anew() {
-    let (node, root) = node(11);
-    node.write_file(root, "big", content(1, 2000 * 4096));
-    node.keep_image("home", "s");
-    node.clone_volume("home", "s", "dev").unwrap();
-    node.commit_all();
+    let node = with_big_clone(11);
     let inherited = node.inherited("dev");
     let aggregate = node.engine.aggregate_named("a1").unwrap();
     node.split("dev", Some(4096)).unwrap();

@@ -2,11 +2,13 @@
 //! deleted, and that every block of a volume counts once.
 //!
 //! Invariants: the independent reader has counted in its own way, one set of numbers for each
-//! snapshot. Both look at the same consistency point.
+//! snapshot. Both look at the same consistency point: with one under way, which changes the maps in
+//! memory before it commits, nothing is compared.
 
 use crate::machine::Machine;
 use crate::machine::logs::is_neighbours;
 use crate::seed::finding::Finding;
+use aggregate::Phase;
 use cowfs::spans::SnapshotSpans;
 use dblade::{ServedVolume, VolumeKind};
 use inspect::{HeldSpace, Report};
@@ -15,13 +17,13 @@ use std::sync::Arc;
 use units::{CpNumber, VolumeId};
 
 /// Checks what the engine counts of all volumes against what was found on the media. `before` is
-/// the consistency point that had committed when they began to be read.
+/// how far consistency points had got when they began to be read.
 ///
 /// # Errors
 /// [`Finding::Space`].
 pub fn check_held(
     machine: &mut Machine<'_>,
-    (report, before): (&Report, Option<CpNumber>),
+    (report, before): (&Report, Reached),
 ) -> Result<(), Finding> {
     let mut volumes = machine.engine.volumes();
     volumes.retain(|served| !is_neighbours(&served.name()) && served.damage().is_none());
@@ -35,7 +37,7 @@ pub fn check_held(
         let wanted = Arc::default();
         let spans = promise(|done| engine.snapshot_spans(&served.name(), &wanted, done));
         let spans = machine.wait("count of what snapshots hold", &spans)?;
-        if committed(machine) != before {
+        if reached(machine) != before || before.is_some_and(|(_, phase)| phase != Phase::Idle) {
             machine.trace.meet("held: a consistency point came in between");
             return Ok(());
         }
@@ -52,9 +54,12 @@ pub fn check_held(
     Ok(())
 }
 
-/// The last consistency point.
-pub fn committed(machine: &Machine<'_>) -> Option<CpNumber> {
-    machine.aggregate().map(|aggregate| aggregate.committed())
+/// The consistency point that committed last, and the phase of the one under way.
+pub type Reached = Option<(CpNumber, Phase)>;
+
+/// How far consistency points have got.
+pub fn reached(machine: &Machine<'_>) -> Reached {
+    machine.aggregate().map(|aggregate| (aggregate.committed(), aggregate.phase()))
 }
 
 /// Whether both have counted the same.

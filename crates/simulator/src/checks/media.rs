@@ -1,6 +1,6 @@
 //! What the independent reader says of the media.
 
-use crate::checks::held::{check_held, committed};
+use crate::checks::held::{check_held, reached};
 use crate::machine::Machine;
 use crate::seed::finding::Finding;
 use inspect::{Inspector, Report};
@@ -24,15 +24,12 @@ pub fn check_media(machine: &mut Machine<'_>) -> Result<(), Finding> {
 /// What is on the media, and whether a consistency point came in between, because a spare has taken
 /// a place, say: what is read from parity may be of two moments then.
 fn read_media(machine: &mut Machine<'_>) -> Result<(Report, bool), Finding> {
-    let state = |machine: &Machine<'_>| {
-        machine.aggregate().map(|aggregate| (aggregate.committed(), aggregate.phase()))
-    };
-    let (disks, step, before) = (machine.disks(), machine.trace.step, state(machine));
+    let (disks, step, before) = (machine.disks(), machine.trace.step, reached(machine));
     let mut drive = || machine.drive();
     let report = Inspector::open(disks, &mut drive).and_then(|mut inspector| inspector.check());
     machine.trace.step = step;
     let report = report.map_err(|error| Finding::Media(error.to_string()))?;
-    Ok((report, state(machine) != before))
+    Ok((report, reached(machine) != before))
 }
 
 /// What is on the media of a node that comes to rest.
@@ -57,7 +54,7 @@ pub(crate) fn report_of_media(machine: &mut Machine<'_>) -> Result<Report, Findi
 /// # Errors
 /// [`Finding::Media`] with everything that is wrong.
 pub fn inspect_media(machine: &mut Machine<'_>) -> Result<(), Finding> {
-    let before = committed(machine);
+    let before = reached(machine);
     let report = report_of_media(machine)?;
     if machine.damages.is_any() {
         return machine.damages.check_media(&report, machine.plan.is_traditional);

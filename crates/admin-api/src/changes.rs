@@ -7,7 +7,7 @@
 use crate::AdminError;
 use crate::creation::{validate_autogrow_max, validate_volume_size};
 use crate::names::validate_name;
-use crate::policies::{Reallocation, SnapshotAutodelete, TieringPolicy};
+use crate::policies::{Guarantee, Reallocation, SnapshotAutodelete, TieringPolicy};
 use crate::rate::validate_rate;
 use crate::requests::Validate;
 use crate::schedules::SnapshotPolicy;
@@ -118,6 +118,9 @@ pub struct VolumeSet {
     /// Which snapshots are deleted where room is short; as before if not given.
     #[serde(default)]
     pub snapshot_autodelete: Option<SnapshotAutodelete>,
+    /// How much room its aggregate keeps for it; as before if not given.
+    #[serde(default)]
+    pub guarantee: Option<Guarantee>,
 }
 
 /// Gives a volume another size, larger or smaller.
@@ -189,7 +192,8 @@ impl Validate for VolumeSet {
         let message = "cannot change volume";
         let is_other = self.autogrow_max_bytes.is_some()
             || self.snapshot_policy.is_some()
-            || self.snapshot_autodelete.is_some();
+            || self.snapshot_autodelete.is_some()
+            || self.guarantee.is_some();
         if !self.changes_tiering() && self.reallocate.is_none() && !is_other {
             return Err(AdminError::usage(message, &self.name)
                 .because("no change is named")

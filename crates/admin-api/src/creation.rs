@@ -5,7 +5,7 @@
 use crate::AdminError;
 use crate::exports::{EXPORT_RULES_MAX, ExportRule, ID_MAX};
 use crate::names::validate_name;
-use crate::policies::{Reallocation, SnapshotAutodelete, TieringPolicy};
+use crate::policies::{Guarantee, Reallocation, SnapshotAutodelete, TieringPolicy};
 use crate::requests::{Owner, Validate};
 use crate::schedules::SnapshotPolicy;
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,7 @@ pub struct VolumeCreate {
     pub names: Vec<String>,
     /// The aggregate that they live in.
     pub aggregate: String,
-    /// The size of each. Volumes are thin: the sum may exceed the aggregate.
+    /// The size of each. The sum may exceed the aggregate where none is guaranteed.
     pub size_bytes: u64,
     /// Who owns their root directories; root if not given.
     pub owner: Option<Owner>,
@@ -53,6 +53,9 @@ pub struct VolumeCreate {
     /// Which snapshots of each are deleted where room is short.
     #[serde(default)]
     pub snapshot_autodelete: SnapshotAutodelete,
+    /// How much room their aggregate keeps for each.
+    #[serde(default)]
+    pub guarantee: Guarantee,
     /// Only say what would be done.
     #[serde(default)]
     pub dry_run: bool,
@@ -74,6 +77,7 @@ impl VolumeCreate {
             autogrow_max_bytes: None,
             snapshot_policy: SnapshotPolicy::default(),
             snapshot_autodelete: SnapshotAutodelete::default(),
+            guarantee: Guarantee::default(),
             dry_run: false,
         }
     }
@@ -93,6 +97,9 @@ pub struct CloneCreate {
     /// Who may mount them over NFS. The volume's own rules are not taken over.
     #[serde(default)]
     pub exports: Vec<ExportRule>,
+    /// How much room their aggregate keeps for each; as for the volume, if not given.
+    #[serde(default)]
+    pub guarantee: Option<Guarantee>,
     /// Only say what would be done.
     #[serde(default)]
     pub dry_run: bool,
@@ -107,6 +114,7 @@ impl CloneCreate {
             volume: volume.to_owned(),
             snapshot: snapshot.to_owned(),
             exports: Vec::new(),
+            guarantee: None,
             dry_run: false,
         }
     }

@@ -65,7 +65,9 @@ pub use features::{
     AggregateFeatures, FeatureClass, FeatureScope, FeatureUse, KnownFeature, UpgradeReport,
 };
 pub use jobs::{JobAction, JobChange, JobInfo, JobKind, JobName, JobState};
-pub use policies::{Reallocation, SnapshotAutodelete, TieringPolicy, parse_autogrow_max};
+pub use policies::{
+    Guarantee, Reallocation, SnapshotAutodelete, TieringPolicy, parse_autogrow_max,
+};
 pub use protection::Protection;
 pub use rate::{RATE_BYTES_MIN, RateLimit};
 pub use recovery_queue::{DeletedVolume, VolumeDelete, VolumePurge, VolumeUndelete};

@@ -127,6 +127,40 @@ impl std::str::FromStr for SnapshotAutodelete {
     }
 }
 
+/// How much room its aggregate keeps for a volume.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Guarantee {
+    /// None: the volume takes room as it needs it.
+    #[default]
+    None,
+    /// What the volume lacks of its whole size: nobody else has it.
+    Volume,
+}
+
+impl Guarantee {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::None, Self::Volume];
+}
+
+impl fmt::Display for Guarantee {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            Self::None => "none",
+            Self::Volume => "volume",
+        })
+    }
+}
+
+impl std::str::FromStr for Guarantee {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|one| one.to_string() == text);
+        found.ok_or_else(|| format!("'{text}' is no guarantee of space; write none or volume"))
+    }
+}
+
 /// The bytes of a largest size as users write it, "100G"; 0 for "off".
 ///
 /// # Errors
@@ -168,6 +202,12 @@ mod tests {
             assert_eq!(word.parse(), Ok(autodelete));
             assert_eq!(serde_json::to_value(autodelete).unwrap(), word);
         }
+        for guarantee in Guarantee::ALL {
+            let word = guarantee.to_string();
+            assert_eq!(word.parse(), Ok(guarantee));
+            assert_eq!(serde_json::to_value(guarantee).unwrap(), word);
+        }
+        assert!("file".parse::<Guarantee>().unwrap_err().ends_with("none or volume"));
         assert!("on".parse::<SnapshotAutodelete>().unwrap_err().ends_with("scheduled or all"));
     }
 }

@@ -6,7 +6,7 @@
 use crate::changes::LeavingGroup;
 use crate::error::{AdminError, Code};
 use crate::exports::ExportRule;
-use crate::policies::{Reallocation, SnapshotAutodelete, TieringPolicy};
+use crate::policies::{Guarantee, Reallocation, SnapshotAutodelete, TieringPolicy};
 use crate::protection::Protection;
 use crate::requests::{Owner, RaidKind};
 use crate::schedules::SnapshotPolicy;
@@ -206,8 +206,17 @@ pub struct AggregateInfo {
     pub metadata_bytes: u64,
     /// Held back so that deleting works when all else is full.
     pub reserve_bytes: u64,
-    /// Free for volumes.
+    /// Free for all volumes.
     pub free_bytes: u64,
+    /// Free, and guaranteed to volumes: each has its own.
+    #[serde(default)]
+    pub guaranteed_bytes: u64,
+    /// What volumes should have of that beyond, because room was lost after it was guaranteed.
+    #[serde(default)]
+    pub guarantee_lacking_bytes: u64,
+    /// The sizes of its volumes together, without those in the recovery queue.
+    #[serde(default)]
+    pub provisioned_bytes: u64,
     /// Disks with data.
     pub data_disks: u64,
     /// Disks with parity.
@@ -306,6 +315,12 @@ pub struct VolumeInfo {
     /// Which snapshots are deleted where room is short.
     #[serde(default)]
     pub snapshot_autodelete: SnapshotAutodelete,
+    /// How much room its aggregate keeps for it.
+    #[serde(default)]
+    pub guarantee: Guarantee,
+    /// What of its aggregate is free and only the volume may take.
+    #[serde(default)]
+    pub guaranteed_bytes: u64,
     /// Of the used: what lies in object stores.
     #[serde(default)]
     pub tiered_bytes: u64,

@@ -84,7 +84,10 @@ pub struct AggregateSpace {
     pub reserve_bytes: u64,
     /// Free in a group of disks that leaves: nobody's room.
     pub leaving_bytes: u64,
-    /// Free for volumes.
+    /// Free, and guaranteed to volumes: each has its own.
+    #[serde(default)]
+    pub guaranteed_bytes: u64,
+    /// Free for all volumes.
     pub free_bytes: u64,
 }
 
@@ -93,7 +96,7 @@ impl AggregateSpace {
     #[must_use]
     pub fn sum_bytes(&self) -> u64 {
         let volumes: u64 = self.volumes.iter().map(|share| share.owned_bytes).sum();
-        let volumes = volumes + self.purged_bytes;
+        let volumes = volumes + self.purged_bytes + self.guaranteed_bytes;
         volumes + self.metadata_bytes + self.reserve_bytes + self.leaving_bytes + self.free_bytes
     }
 }

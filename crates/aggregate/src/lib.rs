@@ -61,7 +61,7 @@ pub use block_side::deletion::Deletion;
 pub use block_side::evacuation::{Evacuation, EvacuationError};
 pub use block_side::mount::{AGGREGATE_BLOCKS_MIN, Mounted, format_block_side, mount};
 pub use block_side::policies::{
-    AutogrowMax, Reallocation, SnapshotAutodelete, SnapshotSchedule, VOLUME_BLOCKS_MAX,
+    AutogrowMax, Guarantee, Reallocation, SnapshotAutodelete, SnapshotSchedule, VOLUME_BLOCKS_MAX,
     VolumeChange,
 };
 pub use block_side::settings::Settings;
@@ -82,6 +82,7 @@ pub use relocation::splits::CloneSplit;
 pub use relocation::tiering::{Tiering, TieringPolicy};
 pub use service::action::{Acted, Action, CpDone, FreezeScope};
 pub use service::aggregate::{Aggregate, AggregateIdentity, Parts};
+pub use service::guarantees::{self, MemberRoom, Patience};
 pub use service::member::{
     ActiveDone, Cleaning, FreezeContext, Inherited, InheritedDone, Member, Published,
 };

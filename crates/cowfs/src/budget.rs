@@ -44,6 +44,8 @@ pub enum Spender {
 pub struct Budget {
     free: AtomicU64,
     reserve: AtomicU64,
+    /// Of an aggregate: guaranteed to volumes, and nobody else's.
+    guaranteed: AtomicU64,
     active: AtomicU64,
     frozen: AtomicU64,
     frees: AtomicBool,
@@ -75,6 +77,25 @@ impl Budget {
         self.is_idle.store(false, Ordering::Relaxed);
     }
 
+    /// So much of what is free only those volumes spend to which it is guaranteed.
+    pub fn set_guaranteed(&self, blocks: u64) {
+        self.guaranteed.store(blocks, Ordering::Relaxed);
+        self.is_idle.store(false, Ordering::Relaxed);
+    }
+
+    /// Blocks that are guaranteed to volumes, what is promised out of these included.
+    #[must_use]
+    pub fn guaranteed_blocks(&self) -> u64 {
+        self.guaranteed.load(Ordering::Relaxed)
+    }
+
+    /// Blocks that could be guaranteed to volumes, all of them together.
+    #[must_use]
+    pub fn guarantee_blocks_max(&self) -> u64 {
+        let spoken_for = self.reserve.load(Ordering::Relaxed) + self.promised_blocks();
+        self.free.load(Ordering::Relaxed).saturating_sub(spoken_for)
+    }
+
     /// Whether no commit is on its way that could make room.
     #[must_use]
     pub fn is_idle(&self) -> bool {
@@ -91,7 +112,10 @@ impl Budget {
         };
         let reserve = self.reserve.load(Ordering::Relaxed);
         let floor = reserve / 4 * quarters + reserve % 4 * quarters / 4;
-        let free = self.free.load(Ordering::Relaxed);
+        let mut free = self.free.load(Ordering::Relaxed);
+        if !mutation::broken(Rule::GuaranteeNotKept) {
+            free = free.saturating_sub(self.guaranteed_blocks());
+        }
         // Less may be left than any floor: before 2026-11-24 there were none.
         let least = if spender == Spender::Reclaim { free / 2 } else { 0 };
         free.saturating_sub(floor).max(least)
@@ -116,6 +140,16 @@ impl Budget {
             self.refused.store(true, Ordering::Relaxed);
         }
         is_granted
+    }
+
+    /// Somebody found no room: what a pin keeps is to come back.
+    pub fn note_refused(&self) {
+        self.refused.store(true, Ordering::Relaxed);
+    }
+
+    /// A promise was made out of guaranteed room: a commit comes.
+    pub fn note_promise(&self) {
+        self.is_idle.store(false, Ordering::Relaxed);
     }
 
     /// Whether somebody found no room since the last call.
@@ -174,7 +208,8 @@ impl Budget {
     #[must_use]
     pub fn is_overdrawn(&self) -> bool {
         let free = self.free.load(Ordering::Relaxed);
-        self.promised_blocks() > free && !self.owes.load(Ordering::Relaxed)
+        self.promised_blocks() + self.guaranteed_blocks() > free
+            && !self.owes.load(Ordering::Relaxed)
     }
 
     /// Whether anything is promised that is not in use yet.
@@ -250,13 +285,19 @@ impl Overhead {
 
     /// What `touches` more cost. Growth slows with what was touched, so that messages which ask at
     /// the same time are charged too much and never too little.
-    fn growth(&self, touches: u64) -> u64 {
+    pub(crate) fn growth(&self, touches: u64) -> u64 {
         let touched = self.touched.load(Ordering::Relaxed);
         self.of_touched(touched + touches) - self.of_touched(touched)
     }
 
-    fn touch(&self, touches: u64) {
+    pub(crate) fn touch(&self, touches: u64) {
         self.touched.fetch_add(touches, Ordering::Relaxed);
+    }
+
+    /// What an image costs at most, whatever has changed.
+    #[must_use]
+    pub fn whole(&self) -> u64 {
+        VOLUME_OVERHEAD_BLOCKS + self.maps_blocks.load(Ordering::Relaxed)
     }
 
     /// What background work on snapshots may come to write for `map_blocks` blocks of a free map:
@@ -313,61 +354,12 @@ impl Drop for ReclaimTurn {
     }
 }
 
-/// Promises `blocks` in a volume, and in its aggregate with the overhead. `false` changes nothing.
-#[must_use]
-pub fn promise_both(
-    (volume, overhead, aggregate): (&Budget, &Overhead, &Budget),
-    blocks: u64,
-    spender: Spender,
-) -> bool {
-    if !volume.promise(blocks, spender) {
-        return false;
-    }
-    if !aggregate.promise(blocks + overhead.growth(blocks), spender) {
-        volume.forgo(blocks);
-        return false;
-    }
-    // Kept when the promise is taken back: the freeze to come lets go of it.
-    overhead.touch(blocks);
-    true
-}
-
-/// Whether it would be promised if nothing else were.
-#[must_use]
-pub fn could_promise_both(
-    (volume, overhead, aggregate): (&Budget, &Overhead, &Budget),
-    blocks: u64,
-    spender: Spender,
-) -> bool {
-    let all = blocks + overhead.of_touched(blocks);
-    volume.could_promise(blocks, spender) && aggregate.could_promise(all, spender)
-}
-
 #[cfg(test)]
 mod properties;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_volume_is_charged_once_for_its_root_and_for_its_maps_at_most() {
-        let (volume, aggregate, overhead) = <(Budget, Budget, Overhead)>::default();
-        overhead.set_numbers(40_000);
-        volume.settle(100_000, 0);
-        aggregate.settle(100_000, 0);
-        let all = (&volume, &overhead, &aggregate);
-        let taken = || 100_000 - aggregate.free_blocks();
-        assert!(promise_both(all, 10, Spender::Common));
-        assert_eq!(taken(), 10 + VOLUME_OVERHEAD_BLOCKS + 20);
-        assert!(promise_both(all, 1000, Spender::Common));
-        let maps = 40_000 / NUMBERS_PER_BLOCK + LEVELS_BLOCKS;
-        assert_eq!(taken(), 1010 + VOLUME_OVERHEAD_BLOCKS + maps);
-        volume.freeze();
-        overhead.reset();
-        assert!(promise_both(all, 1, Spender::Common));
-        assert_eq!(taken(), 1011 + 2 * VOLUME_OVERHEAD_BLOCKS + maps + 2);
-    }
 
     /// Each free might take half of the blocks that were left, and frees went on so until a
     /// consistency point found no block for the maps that it writes unasked.

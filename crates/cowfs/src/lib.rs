@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod accounts;
 pub mod budget;
 pub mod buftree;
 pub mod cache;

@@ -11,6 +11,7 @@
 //! - An inode number freed since a freeze is not used again before that freeze's image is committed
 //!   (`quarantine`): replay then never meets it in use.
 
+use crate::accounts::{Accounts, GuaranteedRoom};
 use crate::budget::{
     Budget, GROWTH_COST_BLOCKS, Overhead, ReclaimTurns, Spender, VOLUME_OVERHEAD_BLOCKS,
 };
@@ -60,6 +61,8 @@ pub struct Shared {
     pub budget: Budget,
     /// What its images cost the aggregate beside.
     pub overhead: Overhead,
+    /// Room of the aggregate that only the volume spends.
+    pub guaranteed: GuaranteedRoom,
     /// Its aggregate's.
     pub aggregate: Arc<AggregateShared>,
     /// Space is coming back in the background: a shortage is worth waiting for a commit.
@@ -83,15 +86,31 @@ impl Shared {
         self.used_inodes.load(Ordering::Relaxed)
     }
 
+    /// What its operations spend of.
+    #[must_use]
+    pub fn accounts(&self) -> Accounts<'_> {
+        Accounts {
+            volume: &self.budget,
+            overhead: &self.overhead,
+            guaranteed: &self.guaranteed,
+            aggregate: &self.aggregate.budget,
+        }
+    }
+
     /// The volume has no room for `blocks`. Whether waiting for it to grow helps: it may grow, and
     /// the aggregate has room for the blocks and for the growth.
     #[must_use]
     pub fn ask_to_grow(&self, blocks: u64, spender: Spender) -> bool {
         let aggregate = &self.aggregate.budget;
         let all = blocks + self.overhead.of_touched(blocks) + GROWTH_COST_BLOCKS;
+        // What the volume grows by is guaranteed as well, out of what all share.
+        let has_room = match self.guaranteed.is_chosen() {
+            false => aggregate.could_promise(all, spender),
+            true => aggregate.could_promise(2 * all, Spender::Common),
+        };
         let grows = self.growth_blocks.load(Ordering::Relaxed) > 0
             && !mutation::broken(Rule::GrowthRefused)
-            && aggregate.could_promise(all, spender)
+            && has_room
             && aggregate.could_promise(GROWTH_COST_BLOCKS, Spender::Free);
         if grows {
             self.wants_growth.store(true, Ordering::Relaxed);
@@ -103,10 +122,9 @@ impl Shared {
     /// helps: there may be one to delete, and the aggregate has room for its deletion.
     #[must_use]
     pub fn ask_for_deletion(&self) -> bool {
-        let aggregate = &self.aggregate.budget;
         let may_delete = self.may_delete_snapshot.load(Ordering::Relaxed)
             && !mutation::broken(Rule::AutodeleteRefused)
-            && aggregate.could_promise(VOLUME_OVERHEAD_BLOCKS, Spender::Reclaim);
+            && self.accounts().could_take(VOLUME_OVERHEAD_BLOCKS, Spender::Reclaim);
         if may_delete {
             self.wants_deletion.store(true, Ordering::Relaxed);
         }
@@ -399,6 +417,7 @@ impl<P: Pointer> Logical<P> {
         let inodes = numbers.into_iter().filter_map(|number| self.freeze_inode(number)).collect();
         self.frozen_quarantine.extend(self.quarantine.drain());
         self.shared.budget.freeze();
+        self.shared.guaranteed.freeze();
         self.shared.overhead.reset();
         Image {
             inodes,
@@ -434,6 +453,7 @@ impl<P: Pointer> Logical<P> {
     /// A freeze that found nothing changed.
     pub fn freeze_unchanged(&self) {
         self.shared.budget.clear();
+        self.shared.guaranteed.clear();
         self.shared.overhead.reset();
     }
 
@@ -688,6 +708,7 @@ mod tests {
         let shared = Arc::new(Shared {
             budget: Budget::default(),
             overhead: Overhead::default(),
+            guaranteed: GuaranteedRoom::default(),
             aggregate,
             reclaiming: AtomicBool::new(false),
             growth_blocks: AtomicU64::new(0),

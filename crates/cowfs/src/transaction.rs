@@ -8,7 +8,8 @@
 //! Invariants: a transaction holds the whole of the logical side; what it applies is one step for
 //! every other message.
 
-use crate::budget::{Spender, could_promise_both, promise_both};
+use crate::accounts::Promise;
+use crate::budget::Spender;
 use crate::buftree::Root;
 use crate::inode::{Inode, InodeAttributes, position};
 use crate::logical::Logical;
@@ -482,8 +483,8 @@ impl<'a, P: Pointer> Transaction<'a, P> {
         if spender != Spender::Owed && changed > 0 && shared.aggregate.dirty.is_full_for(changed) {
             return Err(Stop::Wait(Wait::Room));
         }
-        promise(&shared, blocks, spender)?;
-        Ok(Promised { transaction: Some(self), blocks })
+        let promise = promise(&shared, blocks, spender)?;
+        Ok(Promised { transaction: Some(self), promise })
     }
 
     fn apply(self) {
@@ -605,14 +606,18 @@ pub fn inode_cost<P: Pointer>(inode_file: &Root<P>, inode: InodeNumber, dirty: b
 ///
 /// # Errors
 /// [`Stop::NoSpace`], or to wait for a commit that may make room.
-pub fn promise(shared: &crate::logical::Shared, blocks: u64, spender: Spender) -> Progress<()> {
-    let all = (&shared.budget, &shared.overhead, &shared.aggregate.budget);
-    if promise_both(all, blocks, spender) {
-        return Ok(());
+pub fn promise(
+    shared: &crate::logical::Shared,
+    blocks: u64,
+    spender: Spender,
+) -> Progress<Promise> {
+    let accounts = shared.accounts();
+    if let Some(promise) = accounts.promise(blocks, spender) {
+        return Ok(promise);
     }
     // What others were promised is mostly more than what they come to use.
     let is_own = !shared.budget.could_promise(blocks, spender);
-    let worth_waiting = could_promise_both(all, blocks, spender)
+    let worth_waiting = accounts.could_promise(blocks, spender)
         || shared.may_gain_own_room()
         // Before what else makes room in the aggregate only, mostly frees of other volumes.
         || is_own && (shared.ask_to_grow(blocks, spender) || shared.ask_for_deletion())
@@ -624,7 +629,7 @@ pub fn promise(shared: &crate::logical::Shared, blocks: u64, spender: Spender) -
 /// A transaction whose space is promised. Dropping it takes the promise back.
 pub struct Promised<'a, P: Pointer> {
     transaction: Option<Transaction<'a, P>>,
-    blocks: u64,
+    promise: Promise,
 }
 
 impl<P: Pointer> Promised<'_, P> {
@@ -639,9 +644,7 @@ impl<P: Pointer> Promised<'_, P> {
 impl<P: Pointer> Drop for Promised<'_, P> {
     fn drop(&mut self) {
         if let Some(transaction) = &self.transaction {
-            let shared = &transaction.logical.shared;
-            shared.budget.forgo(self.blocks);
-            shared.aggregate.budget.forgo(self.blocks);
+            transaction.logical.shared.accounts().forgo(self.promise);
         }
     }
 }

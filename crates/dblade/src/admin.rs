@@ -16,8 +16,8 @@ use crate::summary::{AggregateSummary, SnapshotSummary, VolumeSummary};
 use crate::{log_copies, log_places, names, offline, recovery_queue, retiring, service};
 use affinity::{Access, Outcome};
 use aggregate::{
-    Acted, Aggregate, AggregateError, AutogrowMax, FreezeScope, Reallocation, SnapshotAutodelete,
-    SnapshotSchedule, Tiering, VolumeChange,
+    Acted, Aggregate, AggregateError, AutogrowMax, FreezeScope, Guarantee, Patience, Reallocation,
+    SnapshotAutodelete, SnapshotSchedule, Tiering, VolumeChange,
 };
 use cowfs::cache::BufferCache;
 use cowfs::logical::Logical;
@@ -65,6 +65,8 @@ pub struct VolumeRequest {
     pub schedule: SnapshotSchedule,
     /// Which snapshots of each are deleted where room is short.
     pub autodelete: SnapshotAutodelete,
+    /// How much room is kept for each.
+    pub guarantee: Guarantee,
 }
 
 /// A volume that was made, and its record.
@@ -86,6 +88,7 @@ impl VolumeRequest {
             autogrow_max: AutogrowMax::default(),
             schedule: SnapshotSchedule::default(),
             autodelete: SnapshotAutodelete::default(),
+            guarantee: Guarantee::default(),
         }
     }
 }
@@ -111,6 +114,7 @@ impl Engine {
         };
         let made: Arc<Mutex<Vec<Made>>> = Arc::default();
         let (engine, slot) = (Arc::clone(self), Arc::clone(&made));
+        let mut patience = Patience::default();
         let action = move |scope: &mut FreezeScope<'_, '_>| {
             let new = NewVolumes {
                 names: &request.names,
@@ -121,7 +125,12 @@ impl Engine {
                 autogrow_max: request.autogrow_max,
                 schedule: request.schedule,
                 autodelete: request.autodelete,
+                guarantee: request.guarantee,
             };
+            let checked = lifecycle::check_guarantee(scope, &new, &mut patience)?;
+            if let put_off @ Acted::PutOff(_) = checked {
+                return Ok(put_off);
+            }
             let make_root = |logical: &mut Logical<DualPointer>, now| {
                 engine.make_root(logical, request.root, now);
             };
@@ -420,16 +429,18 @@ impl Engine {
             return done(Err(EngineError::NotFound { kind: "volume", name: volume.to_owned() }));
         };
         let aggregate = Arc::clone(&served.aggregate);
+        let mut patience = Patience::default();
         let action = move |scope: &mut FreezeScope<'_, '_>| {
             served.check_there()?;
             match &served.kind {
-                VolumeKind::Flexible(volume) => lifecycle::resize(scope, volume, size_blocks)?,
+                VolumeKind::Flexible(volume) => {
+                    lifecycle::resize(scope, volume, size_blocks, &mut patience)
+                }
                 VolumeKind::Traditional(_) => {
                     let text = "a traditional volume is as large as its aggregate".to_owned();
-                    return Err(AggregateError::Refused(text));
+                    Err(AggregateError::Refused(text))
                 }
             }
-            Ok(Acted::Done)
         };
         let committed = move |outcome: Result<(), AggregateError>| {
             done(outcome.map_err(EngineError::from));

@@ -11,7 +11,7 @@ use crate::error::EngineError;
 use crate::names;
 use crate::served::{ServedVolume, VolumeKind};
 use affinity::{Access, Outcome};
-use aggregate::{Acted, AggregateError, FreezeScope, splitting};
+use aggregate::{Acted, AggregateError, FreezeScope, Guarantee, Patience, splitting};
 use cowfs::reader::{HeldBlocks, Reader, Stop};
 use ondisk::records::{ExportRuleRecord, VolumeRecord};
 use platform::sync::Mutex;
@@ -31,6 +31,8 @@ pub struct CloneRequest {
     pub snapshot: String,
     /// Their export rules.
     pub exports: Vec<ExportRuleRecord>,
+    /// How much room is kept for each; as for the volume, if not given.
+    pub guarantee: Option<Guarantee>,
 }
 
 type Made = (VolumeRecord, Arc<FlexibleVolume>);
@@ -112,11 +114,17 @@ fn send_action(
     let made: Arc<Mutex<Vec<Made>>> = Arc::default();
     let (entropy, slot) = (Arc::clone(&engine.configuration.entropy), Arc::clone(&made));
     let of = Arc::clone(parent);
+    let mut patience = Patience::default();
     let action = move |scope: &mut FreezeScope<'_, '_>| {
         of.check_there()?;
         let VolumeKind::Flexible(volume) = &of.kind else { unreachable!("it was looked at") };
-        let CloneRequest { names, exports, .. } = &request;
-        let new = NewClones { names, source: &source, exports };
+        let CloneRequest { names, exports, guarantee, .. } = &request;
+        let new = NewClones { names, source: &source, exports, guarantee: *guarantee };
+        if let put_off @ Acted::PutOff(_) =
+            clones::check_guarantee(scope, volume, &new, &mut patience)?
+        {
+            return Ok(put_off);
+        }
         *slot.lock() = clones::create(scope, volume, &new, &*entropy)?;
         Ok(Acted::Done)
     };

@@ -56,8 +56,8 @@ mod unmaking;
 
 pub use admin::VolumeRequest;
 pub use aggregate::{
-    AreaChoice, AutogrowMax, Reallocation, SnapshotAutodelete, SnapshotSchedule, Tiering,
-    TieringPolicy, Tuning, VOLUMES_MAX, VolumeChange,
+    AreaChoice, AutogrowMax, Guarantee, Reallocation, SnapshotAutodelete, SnapshotSchedule,
+    Tiering, TieringPolicy, Tuning, VOLUMES_MAX, VolumeChange,
 };
 pub use clones::CloneRequest;
 pub use cowfs::image::GivenUp;
@@ -78,6 +78,7 @@ pub use summary::{AggregateSummary, SnapshotSummary, VolumeSummary};
 pub use volume::VolumeDamage;
 pub use volume::differences::{Change, Difference, Differences, Found};
 pub use volume::recovery_queue::Keeping;
+pub use volume::room_blocks_max;
 
 #[cfg(test)]
 mod tests;

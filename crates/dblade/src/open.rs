@@ -21,7 +21,8 @@ use crate::served::{ServedVolume, VolumeKind};
 use affinity::{Access, AffinityId, Outcome};
 use aggregate::{
     Aggregate, AggregateError, AggregateIdentity, BlockSide, Lacking, LateJournal, Loader,
-    VolumeSlot, choose_superblock, decode_partial_parity, is_whole_slot, mount, suspend_for_load,
+    VolumeSlot, choose_superblock, decode_partial_parity, guarantees, is_whole_slot, mount,
+    suspend_for_load,
 };
 use cowfs::cache::BufferCache;
 use cowfs::reader::{HeldBlocks, LoadRequest, Progress, Reader, Stop, Wait};
@@ -271,6 +272,8 @@ impl Opening {
             match this.load_volumes(&aggregate, access, &mut next_slot, &held) {
                 Ok(Ok(())) => {
                     let (engine, same) = (Arc::clone(&this.engine), Arc::clone(&aggregate));
+                    // Before replay, which spends of the room that was guaranteed before the crash.
+                    guarantees::settle(&aggregate, access);
                     let replay = move || this.replay(same);
                     log_copies::join_on_disks(&engine, &aggregate, Box::new(replay));
                     Outcome::Done

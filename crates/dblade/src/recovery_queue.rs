@@ -16,7 +16,7 @@ use crate::engine::{Done, Engine};
 use crate::error::EngineError;
 use crate::names::{check_free, served_name};
 use crate::served::{Queued, ServedVolume, Standing, VolumeKind, VolumeNames};
-use aggregate::{Acted, AggregateError, FreezeScope};
+use aggregate::{Acted, AggregateError, FreezeScope, Guarantee, Patience, guarantees};
 use ondisk::records::queue_title;
 use platform::sync::Mutex;
 use std::sync::Arc;
@@ -77,9 +77,20 @@ pub(crate) fn leave(engine: &Arc<Engine>, title: &str, name: &str, done: Done<()
     }
     let (aggregate, number) = (Arc::clone(&served.aggregate), served.environment.volume);
     let (engine, given, same) = (Arc::clone(engine), name.to_owned(), Arc::clone(&served));
+    let mut patience = Patience::default();
     let action = move |scope: &mut FreezeScope<'_, '_>| {
         same.check_there()?;
+        if same.guarantee() == Guarantee::Volume {
+            let aggregate = Arc::clone(scope.aggregate);
+            let lacking = guarantees::lacking_blocks(&aggregate, scope.block_side(), number)?;
+            if let put_off @ Acted::PutOff(_) =
+                guarantees::check_room(&aggregate, lacking, &mut patience)?
+            {
+                return Ok(put_off);
+            }
+        }
         recovery_queue::leave(scope, number, &given)?;
+        guarantees::settle(scope.aggregate, scope.access);
         Ok(Acted::Done)
     };
     let given = name.to_owned();

@@ -2,8 +2,8 @@
 
 use crate::scattered::ScatteredBlocks;
 use aggregate::{
-    Aggregate, AggregateError, AutogrowMax, Reallocation, SnapshotAutodelete, SnapshotSchedule,
-    Tiering, VolumeChange,
+    Aggregate, AggregateError, AutogrowMax, Guarantee, Reallocation, SnapshotAutodelete,
+    SnapshotSchedule, Tiering, VolumeChange,
 };
 use cowfs::image::GivenUp;
 use cowfs::pointer::Pointer;
@@ -99,6 +99,7 @@ pub struct ServedVolume {
     exports: RwLock<Arc<Vec<ExportRuleRecord>>>,
     tiering: RwLock<Tiering>,
     schedule: RwLock<SnapshotSchedule>,
+    guarantee: RwLock<Guarantee>,
     /// See [`ServedVolume::may_reallocate`]; without a lock, because every read asks.
     may_reallocate: AtomicBool,
     standing: RwLock<Standing>,
@@ -135,6 +136,7 @@ impl ServedVolume {
             exports: RwLock::new(Arc::new(exports)),
             tiering: RwLock::new(Tiering::of(record)),
             schedule: RwLock::new(SnapshotSchedule::of(record)),
+            guarantee: RwLock::new(Guarantee::of(record)),
             may_reallocate: AtomicBool::new(may_reallocate),
             standing: RwLock::new(match record.is_offline() || record.is_queued() {
                 true => Standing::Offline,
@@ -200,6 +202,21 @@ impl ServedVolume {
         *self.schedule.read()
     }
 
+    /// How much room its aggregate keeps for it.
+    #[must_use]
+    pub fn guarantee(&self) -> Guarantee {
+        *self.guarantee.read()
+    }
+
+    /// Blocks that its aggregate keeps free for it, as of the last commit.
+    #[must_use]
+    pub fn guaranteed_blocks(&self) -> u64 {
+        match &self.kind {
+            VolumeKind::Flexible(volume) => volume.front.shared.guaranteed.blocks(),
+            VolumeKind::Traditional(_) => 0,
+        }
+    }
+
     /// Whether reads reallocate, as administrators see it.
     #[must_use]
     pub fn reallocation(&self) -> Reallocation {
@@ -221,6 +238,9 @@ impl ServedVolume {
         }
         if let Some(schedule) = change.schedule {
             *self.schedule.write() = schedule;
+        }
+        if let Some(guarantee) = change.guarantee {
+            *self.guarantee.write() = guarantee;
         }
         if let Some(reallocation) = change.reallocation {
             let may_reallocate = reallocation == Reallocation::Auto;
@@ -325,13 +345,13 @@ impl ServedVolume {
     /// Blocks that can still be written: the volume's room or the aggregate's, whichever is less.
     #[must_use]
     pub fn available_blocks(&self) -> u64 {
-        let aggregate = self.aggregate.parts.shared.budget.free_blocks();
         match &self.kind {
             VolumeKind::Flexible(volume) => {
-                let own = volume.front.shared.budget.free_blocks();
-                own.min(self.size_blocks()).min(aggregate)
+                let shared = &volume.front.shared;
+                let aggregate = shared.accounts().free_blocks_of_aggregate();
+                shared.budget.free_blocks().min(self.size_blocks()).min(aggregate)
             }
-            VolumeKind::Traditional(_) => aggregate,
+            VolumeKind::Traditional(_) => self.aggregate.parts.shared.budget.free_blocks(),
         }
     }
 

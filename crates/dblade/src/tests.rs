@@ -30,6 +30,7 @@ mod features;
 mod frees;
 mod full;
 mod growing;
+mod guarantees;
 mod held;
 mod log_copies;
 mod log_on_disks;

@@ -113,6 +113,7 @@ fn plan(input: &mut Input<'_>) -> Plan {
         lost_disks: Vec::new(),
         has_outages: false,
         is_damaged: false,
+        guarantees: false,
         growth: None,
         tuning: Tuning::default(),
     }

@@ -260,6 +260,16 @@ pub const CLONE_SPLIT: Feature = Feature {
     meaning: "the blocks that the clone inherited are being copied",
 };
 
+/// Its aggregate keeps room for the volume. A build that lacks the feature keeps none.
+pub const VOLUME_GUARANTEE: Feature = Feature {
+    scope: FeatureScope::Volume,
+    class: FeatureClass::Compatible,
+    bit: 5,
+    name: "volume-guarantee",
+    date: "2026-11",
+    meaning: "the aggregate keeps room for what the volume lacks of its size",
+};
+
 /// Snapshots are held. A build that lacks the feature would delete them.
 pub const SNAPSHOT_HOLDS: Feature = Feature {
     scope: FeatureScope::Volume,
@@ -301,6 +311,7 @@ pub const FEATURES: &[Feature] = &[
     SNAPSHOT_SCHEDULE,
     SNAPSHOT_AUTODELETE,
     CLONE_SPLIT,
+    VOLUME_GUARANTEE,
 ];
 
 /// The features of a class that this build has.

@@ -8,7 +8,7 @@
 use crate::damage::Damage;
 use crate::features::{
     AUTOGROW, CLONE_SPLIT, FeatureScope, FeatureSet, OFFLINE, RECOVERY_QUEUE, SNAPSHOT_AUTODELETE,
-    SNAPSHOT_SCHEDULE,
+    SNAPSHOT_SCHEDULE, VOLUME_GUARANTEE,
 };
 use crate::inode::InodeRecord;
 use crate::root::DISCARDED_TREES;
@@ -49,6 +49,10 @@ pub const TIERING_AUTO: u8 = 3;
 pub const REALLOCATION_AUTO: u8 = 0;
 /// `reallocation` of a volume without read reallocation.
 pub const REALLOCATION_OFF: u8 = 1;
+/// `guarantee` of a volume that takes room of its aggregate as it needs it.
+pub const GUARANTEE_NONE: u8 = 0;
+/// `guarantee` of a volume for which its aggregate keeps as much room as its whole size lacks.
+pub const GUARANTEE_VOLUME: u8 = 1;
 /// `snapshot_autodelete` of a volume whose snapshots stay where room is short.
 pub const AUTODELETE_OFF: u8 = 0;
 /// `snapshot_autodelete` of a volume whose schedules' snapshots are deleted where room is short.
@@ -181,8 +185,10 @@ pub struct VolumeRecord {
     pub snapshots_kept: [U16; SCHEDULES],
     /// [`AUTODELETE_OFF`], [`AUTODELETE_SCHEDULED`] or [`AUTODELETE_ALL`].
     pub snapshot_autodelete: u8,
+    /// [`GUARANTEE_NONE`] or [`GUARANTEE_VOLUME`].
+    pub guarantee: u8,
     /// Reserved; zero.
-    pub reserved_c: [u8; 7],
+    pub reserved_c: [u8; 6],
     /// Blocks that the clone had inherited when its split from its parent began; 0: none is under
     /// way.
     pub split_blocks: U64,
@@ -329,6 +335,15 @@ impl VolumeRecord {
         }
     }
 
+    /// Its aggregate keeps this room for it: one of the values of the field.
+    pub fn set_guarantee(&mut self, guarantee: u8) {
+        self.guarantee = guarantee;
+        match guarantee {
+            GUARANTEE_NONE => self.features.clear(&VOLUME_GUARANTEE),
+            _ => self.features.set(&VOLUME_GUARANTEE),
+        }
+    }
+
     /// The clone is being split from its parent, and had inherited so many blocks at the beginning;
     /// 0: it is not.
     pub fn set_split_blocks(&mut self, blocks: u64) {
@@ -443,6 +458,11 @@ impl VolumeRecord {
             || autodelete > AUTODELETE_ALL
         {
             return wrong("snapshot_autodelete");
+        }
+        if self.features.has(&VOLUME_GUARANTEE) != (self.guarantee != GUARANTEE_NONE)
+            || self.guarantee > GUARANTEE_VOLUME
+        {
+            return wrong("guarantee");
         }
         let split_blocks = self.split_blocks.get();
         if self.features.has(&CLONE_SPLIT) != (split_blocks != 0)
@@ -620,7 +640,8 @@ mod tests {
     fn regression_new_values_in_a_record_belong_to_the_feature_that_is_lacking() {
         type Change = fn(&mut VolumeRecord);
         let unread: [Change; 1] = [|record| record.kind = 3];
-        let unwritten: [Change; 5] = [
+        let unwritten: [Change; 6] = [
+            |record| record.guarantee = GUARANTEE_VOLUME + 1,
             |record| record.snapshot_autodelete = AUTODELETE_ALL + 1,
             |record| record.tiering = TIERING_AUTO + 1,
             |record| record.reallocation = REALLOCATION_OFF + 1,
@@ -629,7 +650,7 @@ mod tests {
         ];
         let unused: [Change; 3] = [
             |record| record.exports[3].reserved[1] = 1,
-            |record| record.reserved_c[6] = 1,
+            |record| record.reserved_c[5] = 1,
             |record| record.padding[9] = 1,
         ];
         let (reading, writing) = (FeatureClass::Incompatible, FeatureClass::ReadOnlyCompatible);

@@ -103,7 +103,7 @@ fn structures() -> BTreeMap<String, Layout> {
             tiering, reallocation, cooling_days, reserved_b, scan_started, scan_next, object_blocks,
             exports, identity, handle_key, features, clone_base, deleted,
             purge_after, autogrow_max_blocks, snapshots_kept, snapshot_autodelete,
-            reserved_c, split_blocks, padding
+            guarantee, reserved_c, split_blocks, padding
         },
         records::CloneBase {
             parent, snapshot, identity, reserved, active_map, discarded

@@ -108,6 +108,9 @@ struct HowArguments {
     /// In every life on disks without parity blocks of files become unreadable.
     #[arg(long)]
     damaged: bool,
+    /// In every life volumes have guarantees of space, where there is room.
+    #[arg(long)]
+    guarantees: bool,
     /// In every life the node has other aggregates, one of which is slow or dead at times.
     #[arg(long)]
     neighbours: bool,
@@ -158,6 +161,7 @@ impl HowArguments {
             outages: self.outages,
             sick: self.sick,
             damaged: self.damaged,
+            guarantees: self.guarantees,
             neighbours: self.neighbours,
             kills: self.kills,
             log_faults: self.log_faults,

@@ -14,7 +14,8 @@
 
 use crate::flexible::FlexibleVolume;
 use affinity::Access;
-use aggregate::{AutogrowMax, VOLUME_BLOCKS_MAX};
+use aggregate::{Aggregate, AutogrowMax, Guarantee, VOLUME_BLOCKS_MAX, guarantees};
+use cowfs::budget::GROWTH_COST_BLOCKS;
 use platform::mutation::{self, Rule};
 use std::sync::atomic::Ordering;
 use zerocopy::little_endian::U64;
@@ -23,8 +24,18 @@ use zerocopy::little_endian::U64;
 const SHORT_SHARE: u64 = 10;
 /// It grows by this part of its size.
 const STEP_SHARE: u64 = 8;
+/// A volume with a guarantee grows by this part of the room that is guaranteed to nobody: its
+/// numbers and its images take more than its size.
+const GUARANTEED_SHARE: (u64, u64) = (4, 5);
 /// And by at least so many blocks, 4 MiB: what one write asks for fits several times.
 const STEP_BLOCKS_MIN: u64 = 1024;
+
+/// What a volume with a guarantee may grow by.
+fn guaranteed_step(aggregate: &Aggregate) -> u64 {
+    let (part, whole) = GUARANTEED_SHARE;
+    let free = guarantees::free_blocks(aggregate);
+    free.saturating_sub(GROWTH_COST_BLOCKS) / whole * part
+}
 
 /// Makes the volume larger if it may grow and its room is short; part of a freeze. `is_dirty`: it
 /// has changes. Where the changes free something, whether the room is short is known later.
@@ -48,13 +59,20 @@ pub(crate) fn grow_if_short(volume: &FlexibleVolume, access: &mut Access<'_>, is
         return volume.set_autogrow_max(AutogrowMax(maximum));
     }
     let step = (size_blocks / STEP_SHARE).max(STEP_BLOCKS_MIN);
+    let is_guaranteed = Guarantee::of(&side.table[slot].record) == Guarantee::Volume;
+    let step = if is_guaranteed { step.min(guaranteed_step(&aggregate)) } else { step };
     let larger = match mutation::broken(Rule::GrowthUnbounded) {
         true => size_blocks + step,
         false => maximum.min(size_blocks + step),
     };
+    if larger == size_blocks {
+        // Nobody waits for what cannot be.
+        return volume.forgo_growth();
+    }
     if volume.resize(access, larger).is_err() || mutation::broken(Rule::GrowthUnrecorded) {
         return;
     }
+    guarantees::settle(&aggregate, access);
     volume.vbn.write(access).grows_from = Some(size_blocks);
     let side = aggregate.block_side.write(access);
     side.table[slot].record.size_blocks = U64::new(larger);

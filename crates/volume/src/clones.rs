@@ -15,13 +15,13 @@
 
 use crate::flexible::FlexibleVolume;
 use crate::front::{Front, FrontAffinities};
-use crate::lifecycle::{check_new, new_record, set_rules, shared_of};
+use crate::lifecycle::{self, check_new, new_record, set_rules, shared_of};
 use crate::load::read_orphans;
 use crate::snapshots::{SnapshotRequest, deleted, live, newer};
 use affinity::Access;
 use aggregate::{
-    ANCESTORS_MAX, AggregateError, AutogrowMax, BlockSide, FreezeScope, Reallocation,
-    SnapshotAutodelete, SnapshotSchedule, Tiering, container_inode,
+    ANCESTORS_MAX, Acted, AggregateError, AutogrowMax, BlockSide, FreezeScope, Guarantee, Patience,
+    Reallocation, SnapshotAutodelete, SnapshotSchedule, Tiering, container_inode, guarantees,
 };
 use cowfs::budget::{Spender, VOLUME_OVERHEAD_BLOCKS};
 use cowfs::buftree::Root;
@@ -63,6 +63,8 @@ pub struct NewClones<'a> {
     pub source: &'a CloneSource,
     /// Their export rules.
     pub exports: &'a [ExportRuleRecord],
+    /// How much room is kept for each; as for the parent, if not given.
+    pub guarantee: Option<Guarantee>,
 }
 
 /// Reads what a clone takes over of a snapshot; for messages that may read the block side.
@@ -165,6 +167,7 @@ impl NewClones<'_> {
         record.set_autogrow_max_blocks(AutogrowMax::of(parent).0);
         record.set_snapshots_kept(SnapshotSchedule::of(parent).0);
         SnapshotAutodelete::of(parent).store(&mut record);
+        self.guarantee.unwrap_or_else(|| Guarantee::of(parent)).store(&mut record);
         record.scan_started = I64::new(now.get());
         if parent.features.has(&ACLS) {
             record.features.set(&ACLS);
@@ -212,7 +215,27 @@ pub fn create(
         let clone = begin(scope, (volume, parent), new.source);
         made.push((record, clone));
     }
+    guarantees::settle(scope.aggregate, scope.access);
     Ok(made)
+}
+
+/// Whether the room of these clones can be guaranteed; part of a freeze's action. What a clone has
+/// inherited it may come to write over, so it counts as lacking.
+///
+/// # Errors
+/// It cannot, or the parent is gone.
+pub fn check_guarantee(
+    scope: &mut FreezeScope<'_, '_>,
+    parent: &FlexibleVolume,
+    new: &NewClones<'_>,
+    patience: &mut Patience,
+) -> Result<Acted, AggregateError> {
+    let side = scope.block_side();
+    new.check(side, parent.front.id)?;
+    let slot = side.changeable_slot_of(parent.front.id)?;
+    let guarantee = new.guarantee.unwrap_or_else(|| Guarantee::of(&side.table[slot].record));
+    let wanted = (parent.size_blocks(), new.names.len());
+    lifecycle::check_new_room(scope, guarantee, wanted, patience)
 }
 
 /// A clone of which nothing is on media yet.

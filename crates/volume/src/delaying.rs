@@ -54,7 +54,7 @@ impl FlexibleVolume {
         let share = numbers.saturating_mul(permille) / 1000;
         let shared = &self.front.shared;
         let of_volume = shared.budget.free_blocks() / FREE_SHARE;
-        let of_aggregate = shared.aggregate.budget.free_blocks() / FREE_SHARE;
+        let of_aggregate = shared.accounts().free_blocks_of_aggregate() / FREE_SHARE;
         share.min(of_volume).min(of_aggregate.saturating_sub(self.delayed_share.of_others()))
     }
 
@@ -64,8 +64,8 @@ impl FlexibleVolume {
             return 0;
         }
         let shared = &self.front.shared;
-        let budget = &shared.aggregate.budget;
-        let fits = |pages: &u64| budget.promise(shared.overhead.of_cleared(*pages), Spender::Free);
+        let accounts = shared.accounts();
+        let fits = |pages: &u64| accounts.take(shared.overhead.of_cleared(*pages), Spender::Free);
         let pages = CLEARED_PAGES.map(|pages| pages.min(delayed_blocks));
         pages.into_iter().find(fits).unwrap_or(0)
     }

@@ -5,7 +5,7 @@
 
 use crate::damage::VolumeDamage;
 use crate::delayed::{DelayedBefore, DelayedShare};
-use crate::format::slack_blocks;
+use crate::format::{numbers_of, slack_blocks};
 use crate::front::Front;
 use crate::load::snapshot_views;
 use crate::snapshots::{Birth, Requests, SnapshotInfo, SnapshotRequest, check_not_held, deleted};
@@ -202,7 +202,7 @@ impl FlexibleVolume {
             shared.budget.resize(free, reserve);
             side.is_smaller = true;
         } else {
-            if !shared.aggregate.budget.promise(GROWTH_COST_BLOCKS, Spender::Free) {
+            if !shared.accounts().take(GROWTH_COST_BLOCKS, Spender::Free) {
                 return Err(AggregateError::Full);
             }
             side.is_larger = true;
@@ -401,7 +401,7 @@ impl FlexibleVolume {
         if makes_room && mutation::broken(Rule::RestoresUnpromised) {
             return Ok(Acted::Done);
         }
-        let (own, aggregate) = (&shared.budget, &shared.aggregate.budget);
+        let (own, accounts) = (&shared.budget, shared.accounts());
         // Nobody else shares the volume's own reserve.
         let of_own = if makes_room { Spender::Reclaim } else { spender };
         let (could_be, why) = if !own.promise(numbers, of_own) {
@@ -419,12 +419,11 @@ impl FlexibleVolume {
                 return Ok(Acted::PutOff(AggregateError::VolumeFull));
             }
             (could_be, AggregateError::VolumeFull)
-        } else if aggregate.promise(cost, spender) || makes_room && self.promise_in_turn(side, cost)
-        {
+        } else if accounts.take(cost, spender) || makes_room && self.promise_in_turn(side, cost) {
             return Ok(Acted::Done);
         } else {
             own.forgo(numbers);
-            (aggregate.could_promise(cost, of_own), AggregateError::Full)
+            (accounts.could_take(cost, of_own), AggregateError::Full)
         };
         let is_put_off = makes_room && (could_be || shared.may_gain_room());
         if is_put_off { Ok(Acted::PutOff(why)) } else { Err(why) }
@@ -444,11 +443,11 @@ impl FlexibleVolume {
     /// such work at once, and what it writes was promised to nobody.
     pub(crate) fn scan_blocks(&self, side: &mut VbnSide) -> u64 {
         let shared = &self.front.shared;
-        let budget = &shared.aggregate.budget;
+        let accounts = shared.accounts();
         // What makes no room has no reserve.
         let makes_room = side.space.has_snapshot_work();
         let spender = if makes_room { Spender::Free } else { Spender::Common };
-        let fits = |blocks: &u64| budget.promise(shared.overhead.of_scan(*blocks), spender);
+        let fits = |blocks: &u64| accounts.take(shared.overhead.of_scan(*blocks), spender);
         if let Some(blocks) = [SCAN_BLOCKS_PER_CP, 1].into_iter().find(fits) {
             return blocks;
         }
@@ -560,11 +559,6 @@ pub(crate) fn settle(front: &Front<DualPointer>, space: &Space<DualPointer>, siz
     let (free, reserve) = room(space, size_blocks);
     front.shared.budget.settle(free, reserve);
     front.shared.reclaiming.store(space.has_snapshot_work(), Ordering::Relaxed);
-}
-
-/// Block numbers that a volume of this size has.
-const fn numbers_of(size_blocks: u64) -> u64 {
-    size_blocks + slack_blocks(size_blocks)
 }
 
 /// What is free for a volume of this size, and how much of it is reserved. A volume that has shrunk

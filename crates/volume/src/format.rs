@@ -4,6 +4,7 @@
 //! directory yet; `operations` makes it.
 
 use affinity::AffinityId;
+use cowfs::budget::Overhead;
 use cowfs::inode::{Inode, InodeAttributes};
 use cowfs::logical::{Logical, Shared};
 use cowfs::overlay::stripe_of;
@@ -18,6 +19,21 @@ use units::{BLOCK_SIZE_U64, Block, Fbn, Generation, InodeNumber, Timestamp, Volu
 #[must_use]
 pub const fn slack_blocks(size_blocks: u64) -> u64 {
     size_blocks / 32 + 1024
+}
+
+/// Block numbers of a volume whose users see this size.
+#[must_use]
+pub const fn numbers_of(size_blocks: u64) -> u64 {
+    size_blocks + slack_blocks(size_blocks)
+}
+
+/// Blocks that a volume of this size takes of its aggregate at most: its numbers, and what two
+/// images cost beside, one that is being written and the next.
+#[must_use]
+pub fn room_blocks_max(size_blocks: u64) -> u64 {
+    let (overhead, numbers) = (Overhead::default(), numbers_of(size_blocks));
+    overhead.set_numbers(numbers);
+    numbers + 2 * overhead.whole()
 }
 
 /// The logical side of an empty file system.

@@ -12,16 +12,18 @@
 
 use crate::damage::VolumeDamage;
 use crate::flexible::FlexibleVolume;
-use crate::format::{format_logical, slack_blocks};
+use crate::format::{format_logical, room_blocks_max, slack_blocks};
 use crate::front::{Front, FrontAffinities};
 use crate::load::{load_flexible, load_logical};
 use crate::traditional::TraditionalVolume;
 use affinity::AffinityId;
 use aggregate::{
-    Aggregate, AggregateError, AutogrowMax, BlockSide, FreezeScope, Reallocation,
-    SnapshotAutodelete, SnapshotSchedule, Tiering, VOLUME_BLOCKS_MAX, VolumeSlot, container_inode,
+    Acted, Aggregate, AggregateError, AutogrowMax, BlockSide, FreezeScope, Guarantee, Patience,
+    Reallocation, SnapshotAutodelete, SnapshotSchedule, Tiering, VOLUME_BLOCKS_MAX, VolumeSlot,
+    container_inode, guarantees,
 };
-use cowfs::budget::{Budget, Overhead, Spender, VOLUME_OVERHEAD_BLOCKS};
+use cowfs::accounts::GuaranteedRoom;
+use cowfs::budget::{Budget, GROWTH_COST_BLOCKS, Overhead, Spender, VOLUME_OVERHEAD_BLOCKS};
 use cowfs::logical::{Logical, Shared};
 use cowfs::reader::{Progress, Reader, Stop};
 use cowfs::space::Space;
@@ -61,6 +63,8 @@ pub struct NewVolumes<'a> {
     pub schedule: SnapshotSchedule,
     /// Which snapshots of each are deleted where room is short.
     pub autodelete: SnapshotAutodelete,
+    /// How much room is kept for each.
+    pub guarantee: Guarantee,
 }
 
 impl NewVolumes<'_> {
@@ -91,13 +95,41 @@ impl NewVolumes<'_> {
         record.set_autogrow_max_blocks(self.autogrow_max.0);
         record.set_snapshots_kept(self.schedule.0);
         self.autodelete.store(&mut record);
+        self.guarantee.store(&mut record);
         record.scan_started = I64::new(now.get());
         record
     }
 }
 
+/// Whether the room of new volumes can be guaranteed; part of a freeze's action.
+///
+/// # Errors
+/// It cannot, or they cannot be made.
+pub fn check_guarantee(
+    scope: &mut FreezeScope<'_, '_>,
+    new: &NewVolumes<'_>,
+    patience: &mut Patience,
+) -> Result<Acted, AggregateError> {
+    new.check(scope.block_side())?;
+    check_new_room(scope, new.guarantee, (new.size_blocks, new.names.len()), patience)
+}
+
+/// The same, of volumes that were looked at.
+pub(crate) fn check_new_room(
+    scope: &FreezeScope<'_, '_>,
+    guarantee: Guarantee,
+    (size_blocks, count): (u64, usize),
+    patience: &mut Patience,
+) -> Result<Acted, AggregateError> {
+    if guarantee == Guarantee::None {
+        return Ok(Acted::Done);
+    }
+    let each = room_blocks_max(size_blocks) + 2 * VOLUME_OVERHEAD_BLOCKS;
+    guarantees::check_room(scope.aggregate, each.saturating_mul(count as u64), patience)
+}
+
 /// Makes flexible volumes, all or none, of which `make_root` makes the root directories; part of a
-/// freeze's action. They come in the order of their names.
+/// freeze's action, in which [`check_guarantee`] comes before. They come in the order of their names.
 ///
 /// # Errors
 /// Why they cannot be.
@@ -129,6 +161,7 @@ pub fn create_flexible(
     {
         side.dirty_slots.remove(&slot);
     }
+    guarantees::settle(&aggregate, scope.access);
     Ok(made)
 }
 
@@ -374,7 +407,8 @@ pub fn resize(
     scope: &mut FreezeScope<'_, '_>,
     volume: &FlexibleVolume,
     size_blocks: u64,
-) -> Result<(), AggregateError> {
+    patience: &mut Patience,
+) -> Result<Acted, AggregateError> {
     check_size(size_blocks)?;
     let slot = scope.block_side().changeable_slot_of(volume.front.id)?;
     if let Some(damage) = volume.front.damage() {
@@ -387,7 +421,12 @@ pub fn resize(
              which is more than {size_blocks}"
         )));
     }
+    let room = (slot, size_blocks);
+    if let put_off @ Acted::PutOff(_) = check_growth(scope, volume, room, patience)? {
+        return Ok(put_off);
+    }
     volume.resize(scope.access, size_blocks)?;
+    guarantees::settle(scope.aggregate, scope.access);
     if !mutation::broken(Rule::ResizeForgotten) {
         let side = scope.block_side();
         let record = &mut side.table[slot].record;
@@ -399,7 +438,27 @@ pub fn resize(
         volume.set_autogrow_max(AutogrowMax::of(record));
         side.dirty_slots.insert(slot);
     }
-    Ok(())
+    Ok(Acted::Done)
+}
+
+/// Whether what a volume grows by can be guaranteed, if it has a guarantee.
+fn check_growth(
+    scope: &mut FreezeScope<'_, '_>,
+    volume: &FlexibleVolume,
+    (slot, size_blocks): (usize, u64),
+    patience: &mut Patience,
+) -> Result<Acted, AggregateError> {
+    if Guarantee::of(&scope.block_side().table[slot].record) == Guarantee::None {
+        return Ok(Acted::Done);
+    }
+    let owned = volume.owned_blocks();
+    let lacking = |size_blocks| guarantees::lacking(room_blocks_max(size_blocks), owned);
+    let before = lacking(volume.size_blocks());
+    let more = lacking(size_blocks).saturating_sub(before) + GROWTH_COST_BLOCKS;
+    if size_blocks <= volume.size_blocks() {
+        return Ok(Acted::Done);
+    }
+    guarantees::check_room(scope.aggregate, more, patience)
 }
 
 /// Deletes a flexible volume: what is in memory of it goes at once, its blocks in the background;
@@ -408,6 +467,7 @@ pub fn delete(scope: &mut FreezeScope<'_, '_>, volume: &FlexibleVolume) {
     scope.aggregate.remove_member(volume.front.id);
     volume.discard(scope.access);
     scope.block_side().delete_volume(volume.front.id);
+    guarantees::settle(scope.aggregate, scope.access);
 }
 
 fn join(aggregate: &Arc<Aggregate>, volume: Arc<TraditionalVolume>) -> Arc<TraditionalVolume> {
@@ -420,6 +480,7 @@ pub(crate) fn shared_of(aggregate: &Aggregate) -> Arc<Shared> {
     Arc::new(Shared {
         budget: Budget::default(),
         overhead: Overhead::default(),
+        guaranteed: GuaranteedRoom::default(),
         aggregate: Arc::clone(&aggregate.parts.shared),
         reclaiming: AtomicBool::new(false),
         growth_blocks: AtomicU64::new(0),

@@ -4,6 +4,7 @@
 
 use crate::damage::VolumeDamage;
 use crate::flexible::{FlexibleVolume, settle};
+use crate::format::room_blocks_max;
 use crate::load::snapshot_views;
 use crate::snapshots::{RestoreStep, RestoredImage};
 use crate::under_way::{Cleaned, VolumeCleaning};
@@ -12,7 +13,7 @@ use crate::{autodelete, autogrow, splitting};
 use affinity::{Access, AffinityId, Message, Outcome};
 use aggregate::{
     ActiveDone, Aggregate, Cleaning, FreezeContext, InheritedDone, Member, MemberCleaned,
-    Published, container_inode,
+    MemberRoom, Published, container_inode,
 };
 use cowfs::budget::Spender;
 use cowfs::free_map::{MapFile, is_set, map_block_of};
@@ -207,6 +208,12 @@ impl Member for FlexibleVolume {
         splitting::find_inherited(self, (from, max), done);
     }
 
+    fn room(&self) -> Option<MemberRoom<'_>> {
+        let is_written = !self.front.is_read_only();
+        let blocks_max = if is_written { room_blocks_max(self.size_blocks()) } else { 0 };
+        Some(MemberRoom { blocks_max, account: &self.front.shared.guaranteed })
+    }
+
     fn let_go(&self, access: &mut Access<'_>) {
         // Messages of the cleaning look whether the aggregate has failed before they go on.
         let side = self.vbn.write(access);
@@ -247,8 +254,8 @@ impl Member for FlexibleVolume {
         let picks = std::mem::take(&mut side.space.picks);
         let frees = std::mem::take(&mut side.space.free_counts);
         let inode_file = side.space.inode_file.0;
-        let (overhead, budget) = (&self.front.shared.overhead, &self.front.shared.aggregate.budget);
-        let grant = |blocks: u64| budget.promise(overhead.of_rewritten(blocks), Spender::Free);
+        let (overhead, accounts) = (&self.front.shared.overhead, self.front.shared.accounts());
+        let grant = |blocks: u64| accounts.take(overhead.of_rewritten(blocks), Spender::Free);
         let restore = side.requests.take_restore(&mut side.space, grant);
         settle(&self.front, &side.space, self.size_blocks());
         self.settle_size();

@@ -10,7 +10,7 @@
 //!
 //! Fails: [`AggregateError`], with nothing changed.
 
-use aggregate::{AggregateError, FreezeScope};
+use aggregate::{AggregateError, FreezeScope, guarantees};
 use ondisk::features::RECOVERY_QUEUE;
 use ondisk::records::{VolumeRecord, name_field};
 use platform::mutation::{self, Rule};
@@ -57,6 +57,7 @@ pub fn enter(
     record.deleted = I64::new(keeping.deleted.get());
     record.purge_after = I64::new(keeping.purge_after.get());
     side.dirty_slots.insert(slot);
+    guarantees::settle(scope.aggregate, scope.access);
     Ok(is_offline)
 }
 

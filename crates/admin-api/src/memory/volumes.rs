@@ -4,6 +4,7 @@ use super::mounts::Mounts;
 use crate::changes::{VolumeOffline, VolumeRename, VolumeResize, VolumeSet};
 use crate::creation::VolumeCreate;
 use crate::error::{AdminError, Code};
+use crate::policies::Guarantee;
 use crate::replies::{AggregateInfo, SnapshotInfo, VolumeInfo, VolumeState};
 use crate::requests::{Named, Owner};
 use crate::space::{AggregateSpace, VolumeShare, VolumeSpace};
@@ -32,6 +33,9 @@ pub(super) fn set(volumes: &mut Volumes, request: &VolumeSet) -> Result<VolumeIn
     volume.reallocate = request.reallocate.unwrap_or(volume.reallocate);
     volume.snapshot_policy = request.snapshot_policy.unwrap_or(volume.snapshot_policy);
     volume.snapshot_autodelete = request.snapshot_autodelete.unwrap_or(volume.snapshot_autodelete);
+    volume.guarantee = request.guarantee.unwrap_or(volume.guarantee);
+    let lacking_bytes = volume.size_bytes.saturating_sub(volume.used_bytes());
+    volume.guaranteed_bytes = kept_free(volume.guarantee, lacking_bytes);
     if let Some(maximum_bytes) = request.autogrow_max_bytes {
         if (1..volume.size_bytes).contains(&maximum_bytes) {
             return Err(AdminError::new(Code::Conflict, message, &request.name)
@@ -131,6 +135,14 @@ pub(super) fn bring_online(
     Ok(volume.clone())
 }
 
+/// What is kept free for a volume that lacks so much of its size.
+const fn kept_free(guarantee: Guarantee, lacking_bytes: u64) -> u64 {
+    match guarantee {
+        Guarantee::None => 0,
+        Guarantee::Volume => lacking_bytes,
+    }
+}
+
 /// A volume that was just made, with this number and at this time.
 pub(super) fn made(
     name: &str,
@@ -154,6 +166,8 @@ pub(super) fn made(
         autogrow_max_bytes: request.autogrow_max_bytes.filter(|bytes| *bytes > 0),
         snapshot_policy: request.snapshot_policy,
         snapshot_autodelete: request.snapshot_autodelete,
+        guarantee: request.guarantee,
+        guaranteed_bytes: kept_free(request.guarantee, request.size_bytes),
         tiered_bytes: 0,
         size_bytes: request.size_bytes,
         live_bytes: 0,
@@ -214,6 +228,7 @@ pub(super) fn aggregate_space(aggregate: &AggregateInfo, volumes: &Volumes) -> A
         metadata_bytes: aggregate.metadata_bytes,
         reserve_bytes: aggregate.reserve_bytes,
         leaving_bytes: 0,
+        guaranteed_bytes: aggregate.guaranteed_bytes,
         free_bytes: aggregate.free_bytes,
     }
 }

@@ -20,6 +20,7 @@ use crate::relocating::{areas, splitting};
 use crate::relocation::moves::FREE_BLOCKS_MIN;
 use crate::service::action::{Acted, CpDone, FreezeScope};
 use crate::service::aggregate::Aggregate;
+use crate::service::guarantees;
 use affinity::{Access, Outcome};
 use nvlog::CopyState;
 use raid::RaidError;
@@ -69,6 +70,7 @@ impl Aggregate {
             }
             // From now on its room is nobody's to promise.
             settle_budget(&this.parts.shared, side, &geometry);
+            guarantees::settle_shares(&this, side);
             note(&this, side);
             Ok(Acted::Done)
         };
@@ -130,8 +132,9 @@ impl Aggregate {
         };
         let free =
             others.iter().map(free).sum::<Option<u64>>().ok_or(EvacuationError::Uncounted)?;
-        // Operations were promised room that may be in it.
-        let promised = self.parts.shared.budget.promised_blocks();
+        // Operations were promised room that may be in it, and so were volumes.
+        let guaranteed = self.parts.shared.budget.guaranteed_blocks();
+        let promised = self.parts.shared.budget.promised_blocks() + guaranteed;
         let reserve = reserve_blocks(side.space.size_blocks);
         let needed = used + promised + reserve + FREE_BLOCKS_MIN;
         if free < needed {

@@ -2,9 +2,11 @@
 //!
 //! Invariants: what was chosen is durable when it is answered.
 
-use crate::block_side::policies::VolumeChange;
+use crate::block_side::policies::{Guarantee, VolumeChange};
 use crate::service::action::{Acted, CpDone, FreezeScope};
 use crate::service::aggregate::Aggregate;
+use crate::service::guarantees::{self, Patience};
+use platform::mutation::{self, Rule};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use units::VolumeId;
@@ -30,8 +32,10 @@ impl Aggregate {
     /// Gives a volume the policies of `change`: all of them, or none if one is refused. `done` is
     /// called when they are durable.
     pub fn change_volume(self: &Arc<Self>, volume: VolumeId, change: VolumeChange, done: CpDone) {
+        let mut patience = Patience::default();
         let set = move |scope: &mut FreezeScope<'_, '_>| {
-            let now = scope.aggregate.parts.clock.wall();
+            let aggregate = Arc::clone(scope.aggregate);
+            let now = aggregate.parts.clock.wall();
             let side = scope.block_side();
             let slot = side.changeable_slot_of(volume)?;
             if let Some(autogrow_max) = change.autogrow_max {
@@ -39,6 +43,16 @@ impl Aggregate {
             }
             if let Some(schedule) = change.schedule {
                 schedule.check()?;
+            }
+            if change.guarantee == Some(Guarantee::Volume)
+                && Guarantee::of(&side.table[slot].record) == Guarantee::None
+            {
+                let lacking = guarantees::lacking_blocks(&aggregate, side, volume)?;
+                if let put_off @ Acted::PutOff(_) =
+                    guarantees::check_room(&aggregate, lacking, &mut patience)?
+                {
+                    return Ok(put_off);
+                }
             }
             if let Some(tiering) = change.tiering {
                 side.set_tiering(volume, tiering, now)?;
@@ -55,6 +69,14 @@ impl Aggregate {
             }
             if let Some(autodelete) = change.autodelete {
                 autodelete.store(&mut side.table[slot].record);
+            }
+            if let Some(guarantee) = change.guarantee {
+                let before = Guarantee::of(&side.table[slot].record);
+                guarantee.store(&mut side.table[slot].record);
+                guarantees::settle_shares(&aggregate, side);
+                if mutation::broken(Rule::GuaranteeForgotten) {
+                    before.store(&mut side.table[slot].record);
+                }
             }
             side.dirty_slots.insert(slot);
             Ok(Acted::Done)

@@ -7,8 +7,8 @@ use crate::error::AggregateError;
 use crate::relocation::tiering::Tiering;
 use ondisk::features::REALLOCATION;
 use ondisk::records::{
-    AUTODELETE_ALL, AUTODELETE_OFF, AUTODELETE_SCHEDULED, REALLOCATION_AUTO, REALLOCATION_OFF,
-    SCHEDULES, SNAPSHOTS_KEPT_MAX, VolumeRecord,
+    AUTODELETE_ALL, AUTODELETE_OFF, AUTODELETE_SCHEDULED, GUARANTEE_NONE, GUARANTEE_VOLUME,
+    REALLOCATION_AUTO, REALLOCATION_OFF, SCHEDULES, SNAPSHOTS_KEPT_MAX, VolumeRecord,
 };
 use units::{BLOCK_SIZE_U64, ByteSize};
 
@@ -141,6 +141,36 @@ impl SnapshotAutodelete {
     }
 }
 
+/// How much room its aggregate keeps for a volume.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Guarantee {
+    /// None: the volume takes room as it needs it.
+    #[default]
+    None,
+    /// What it lacks of its whole size.
+    Volume,
+}
+
+impl Guarantee {
+    /// What a volume's record says; none, with a value of a newer build, whose feature keeps the
+    /// volume from being written.
+    #[must_use]
+    pub const fn of(record: &VolumeRecord) -> Self {
+        match record.guarantee {
+            GUARANTEE_VOLUME => Self::Volume,
+            _ => Self::None,
+        }
+    }
+
+    /// Has a volume's record say it.
+    pub fn store(self, record: &mut VolumeRecord) {
+        record.set_guarantee(match self {
+            Self::None => GUARANTEE_NONE,
+            Self::Volume => GUARANTEE_VOLUME,
+        });
+    }
+}
+
 /// Policies of a volume that are chosen anew, together; those that are not given stay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct VolumeChange {
@@ -154,6 +184,8 @@ pub struct VolumeChange {
     pub schedule: Option<SnapshotSchedule>,
     /// Which snapshots are deleted where room is short.
     pub autodelete: Option<SnapshotAutodelete>,
+    /// How much room is kept for it.
+    pub guarantee: Option<Guarantee>,
 }
 
 #[cfg(test)]

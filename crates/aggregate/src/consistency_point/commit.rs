@@ -13,6 +13,7 @@ use crate::relocating;
 use crate::relocation::tiers::Tiers;
 use crate::service::action::CpDone;
 use crate::service::aggregate::Aggregate;
+use crate::service::guarantees;
 use crate::service::member::Published;
 use crate::service::state::Phase;
 use affinity::Access;
@@ -142,13 +143,14 @@ impl Commit<'_, '_> {
             run: |commit| commit.on_side(|aggregate, _, side| evacuation::end(aggregate, side)),
         },
         Step {
-            name: "The budget follows the free map",
+            name: "The budget follows the free map, and guarantees what volumes own",
             reason: "After all that changes what is free or nobody's; before members promise for what they \
                      go on with",
             run: |commit| {
                 commit.on_side(|aggregate, _, side| {
                     let parts = &aggregate.parts;
                     settle_budget(&parts.shared, side, &parts.store.geometry());
+                    guarantees::commit(aggregate, side);
                 })
             },
         },

@@ -245,9 +245,19 @@ impl Aggregate {
         self.state.lock().members.values().map(Arc::clone).collect()
     }
 
+    pub(crate) fn member(&self, volume: VolumeId) -> Option<Arc<dyn Member>> {
+        self.state.lock().members.get(&volume).map(Arc::clone)
+    }
+
     /// The consistency point that is running.
     pub(crate) fn running_cp(&self) -> CpNumber {
         self.state.lock().running_cp
+    }
+
+    /// Blocks that volumes have a guarantee of and that are not free, as of the last commit.
+    #[must_use]
+    pub fn guarantee_lacking_blocks(&self) -> u64 {
+        self.statistics.guarantee_lacking_blocks.load(Ordering::Relaxed)
     }
 
     /// Blocks of a volume that lie in object stores, as of the last commit.

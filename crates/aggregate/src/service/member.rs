@@ -3,6 +3,7 @@
 //! Invariants: between [`Member::freeze`] and [`Member::publish`] a member has one image; the calls
 //! come in that order, both while nothing else of the aggregate runs.
 
+use super::guarantees::MemberRoom;
 use affinity::Access;
 use cowfs::buftree::Root;
 use cowfs::image::GivenUp;
@@ -69,6 +70,11 @@ pub trait Member: Send + Sync {
     /// The next numbers from `from` on, `max` of them at most, that a clone uses and its base has.
     fn find_inherited(&self, _from: Vvbn, _max: usize, done: InheritedDone) {
         done(None);
+    }
+
+    /// What it takes of the aggregate; `None` if that is the aggregate itself.
+    fn room(&self) -> Option<MemberRoom<'_>> {
+        None
     }
 
     /// The aggregate has failed: drops the dirty blocks, which no consistency point will write.

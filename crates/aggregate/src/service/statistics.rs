@@ -29,6 +29,8 @@ pub struct Statistics {
     pub emptying_rewritten_blocks: AtomicU64,
     /// Blocks that clones had inherited and that were copied.
     pub split_blocks: AtomicU64,
+    /// Blocks that volumes have a guarantee of and that are not free, as of the last commit.
+    pub guarantee_lacking_blocks: AtomicU64,
     /// Blocks of files that were written anew to lie in order.
     pub reallocated_blocks: AtomicU64,
     /// Areas that were gone through to empty them.

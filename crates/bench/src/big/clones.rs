@@ -89,6 +89,7 @@ fn clones(rig: &Rig, prefix: &str) -> Result<String, BenchError> {
             volume: NAME.to_owned(),
             snapshot: snapshot.clone(),
             exports: Vec::new(),
+            guarantee: None,
         };
         let begin = rig.now();
         wait(|done| rig.engine().create_clones(request, done))?;

@@ -1,6 +1,6 @@
 //! `stroop clone`.
 
-use admin_api::ExportRule;
+use admin_api::{ExportRule, Guarantee};
 use clap::Subcommand;
 use units::ByteSize;
 
@@ -19,6 +19,10 @@ pub enum CloneCommand {
         /// over
         #[arg(long, value_name = "CLIENT[:OPTION]...")]
         export: Vec<ExportRule>,
+        /// How much room its aggregate keeps for it: see `volume set`; with volume, for what it
+        /// shares as well [default: as for the volume]
+        #[arg(long, value_name = "none|volume")]
+        guarantee: Option<Guarantee>,
         /// Only say what would be done
         #[arg(long)]
         dry_run: bool,

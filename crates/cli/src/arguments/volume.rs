@@ -1,8 +1,8 @@
 //! `stroop volume`.
 
 use admin_api::{
-    ExportRule, Reallocation, SnapshotAutodelete, SnapshotPolicy, TieringPolicy, duration,
-    parse_autogrow_max,
+    ExportRule, Guarantee, Reallocation, SnapshotAutodelete, SnapshotPolicy, TieringPolicy,
+    duration, parse_autogrow_max,
 };
 use clap::Subcommand;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub enum VolumeCommand {
         /// The aggregate to make it in [default: the only one]
         #[arg(long, value_name = "NAME")]
         aggr: Option<String>,
-        /// Its size: 20G; volumes are thin and take only what they hold
+        /// Its size: 20G; a volume takes only what it holds, unless --guarantee volume
         #[arg(long)]
         size: ByteSize,
         /// Who owns its root directory: USER, UID or UID:GID [default: root]
@@ -48,6 +48,9 @@ pub enum VolumeCommand {
         /// Which snapshots are deleted where room is short: see `volume set`
         #[arg(long, value_name = "off|scheduled|all", default_value = "off")]
         snapshot_autodelete: SnapshotAutodelete,
+        /// How much room its aggregate keeps for it: see `volume set`
+        #[arg(long, value_name = "none|volume", default_value = "none")]
+        guarantee: Guarantee,
         /// Only say what would be done
         #[arg(long)]
         dry_run: bool,
@@ -100,6 +103,11 @@ pub enum VolumeCommand {
         /// with stay
         #[arg(long, value_name = "off|scheduled|all")]
         snapshot_autodelete: Option<SnapshotAutodelete>,
+        /// How much room its aggregate keeps for the volume. none: it takes room as it needs it, and
+        /// its clients find none where the aggregate is full. volume: what it lacks of its whole
+        /// size is kept, and no other volume can take it; refused where there is not so much
+        #[arg(long, value_name = "none|volume")]
+        guarantee: Option<Guarantee>,
     },
     /// Give a volume another size, larger or smaller; down to what its files and snapshots use
     Resize {

@@ -375,7 +375,13 @@ fn head(aggregate: &AggregateInfo) -> Vec<String> {
         ),
         format!("in objects  {} of the used", bytes(aggregate.tiered_bytes)),
         format!("reserve     {} (so that deleting always works)", bytes(aggregate.reserve_bytes)),
+        format!("guaranteed  {} (free, and each volume's own)", bytes(aggregate.guaranteed_bytes)),
         format!("free        {}", bytes(aggregate.free_bytes)),
+        format!(
+            "provisioned {} ({} of the size)",
+            bytes(aggregate.provisioned_bytes),
+            percent(aggregate.provisioned_bytes, aggregate.size_bytes)
+        ),
         format!(
             "last cp     {} took {}",
             aggregate.consistency_point,

@@ -20,13 +20,14 @@ pub(super) fn run(
     node: &dyn Administration,
 ) -> Result<Output, AdminError> {
     match command {
-        CloneCommand::Create { source, names, export, dry_run } => {
+        CloneCommand::Create { source, names, export, guarantee, dry_run } => {
             let (volume, snapshot) = parse_snapshot_name(source)?;
             let request = CloneCreate {
                 names: names.clone(),
                 volume: volume.to_owned(),
                 snapshot: snapshot.to_owned(),
                 exports: export.clone(),
+                guarantee: *guarantee,
                 dry_run: *dry_run,
             };
             create(node, source, &request)

@@ -116,6 +116,7 @@ fn aggregate_table(space: &AggregateSpace) -> Table {
         ("(metadata)", space.metadata_bytes),
         ("(reserve)", space.reserve_bytes),
         ("(leaving)", space.leaving_bytes),
+        ("(guaranteed)", space.guaranteed_bytes),
         ("(free)", space.free_bytes),
     ];
     for (name, part) in rest.into_iter().filter(|(name, part)| *part > 0 || *name == "(free)") {

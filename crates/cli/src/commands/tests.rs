@@ -187,6 +187,24 @@ fn a_volume_gets_another_size_and_what_is_promised_is_told() {
 }
 
 #[test]
+fn a_volume_has_a_guarantee_of_space() {
+    let session = with_volume();
+    assert!(session.ok("stroop volume show home").contains("guarantee   none\n"));
+    let made = session.ok("stroop volume create work --size 1G --guarantee volume");
+    assert!(made.starts_with("work: 1GiB in a1, all of it guaranteed, owner 0:0"), "{made}");
+    let shown = session.ok("stroop volume show work");
+    assert!(shown.contains("guarantee   volume, 1GiB kept free\n"), "{shown}");
+    let text = session.ok("stroop volume create third --size 3G");
+    assert!(text.contains("; those without a guarantee are full when it is\n"), "{text}");
+    let set = session.ok("stroop volume set work --guarantee none");
+    assert_eq!(set, "work: guarantee none\n");
+    assert_eq!(session.json("stroop volume show work")["guaranteed_bytes"], 0);
+    assert_eq!(session.json("stroop volume set home --guarantee volume")["guarantee"], "volume");
+    let shown = session.ok("stroop aggr show a1");
+    assert!(shown.contains("provisioned "), "{shown}");
+}
+
+#[test]
 fn a_volume_gets_another_name_and_what_becomes_of_clients_is_told() {
     let session = with_volume();
     session.ok("stroop snapshot create home@before");

@@ -11,7 +11,7 @@ use crate::quantities::{count, percent};
 use crate::table::{Column, Table};
 use crate::terminal::Terminal;
 use admin_api::{
-    AdminError, Administration, AggregateInfo, AggregateState, Code, DamagedFile, Named,
+    AdminError, Administration, AggregateInfo, AggregateState, Code, DamagedFile, Guarantee, Named,
     Reallocation, StatusReply, Synced, VolumeCreate, VolumeFilter, VolumeInfo, VolumeOffline,
     VolumeRename, VolumeResize, VolumeSet, VolumeUndelete,
 };
@@ -52,6 +52,7 @@ pub(super) fn run(
             autogrow_max,
             snapshot_policy,
             snapshot_autodelete,
+            guarantee,
             dry_run,
         } => {
             let owner = owner.as_deref().map(|owner| Accounts::of_this_machine().owner(owner));
@@ -69,6 +70,7 @@ pub(super) fn run(
                 autogrow_max_bytes: Some(*autogrow_max).filter(|bytes| *bytes > 0),
                 snapshot_policy: *snapshot_policy,
                 snapshot_autodelete: *snapshot_autodelete,
+                guarantee: *guarantee,
                 dry_run: *dry_run,
             };
             create(node, &request)
@@ -104,6 +106,7 @@ pub(super) fn run(
             autogrow_max,
             snapshot_policy,
             snapshot_autodelete,
+            guarantee,
         } => {
             let request = VolumeSet {
                 name: name.clone(),
@@ -113,6 +116,7 @@ pub(super) fn run(
                 autogrow_max_bytes: *autogrow_max,
                 snapshot_policy: *snapshot_policy,
                 snapshot_autodelete: *snapshot_autodelete,
+                guarantee: *guarantee,
             };
             let volume = node.volume_set(&request)?;
             let line = format!("{}: {}", volume.name, changed(&request, &volume));
@@ -234,8 +238,20 @@ fn changed(wanted: &VolumeSet, volume: &VolumeInfo) -> String {
     let autodelete = wanted
         .snapshot_autodelete
         .map(|_| format!("snapshot autodelete {}", volume.snapshot_autodelete));
-    let all = [tiering, reallocate, autogrow, snapshots, autodelete].into_iter().flatten();
+    let guarantee = wanted.guarantee.map(|_| format!("guarantee {}", volume.guarantee));
+    let all =
+        [tiering, reallocate, autogrow, snapshots, autodelete, guarantee].into_iter().flatten();
     all.collect::<Vec<_>>().join("; ")
+}
+
+/// "volume, 3 GiB kept free".
+fn guarantee(volume: &VolumeInfo) -> String {
+    match volume.guarantee {
+        Guarantee::None => volume.guarantee.to_string(),
+        Guarantee::Volume => {
+            format!("{}, {} kept free", volume.guarantee, ByteSize(volume.guaranteed_bytes))
+        }
+    }
 }
 
 /// "to 20 GiB".
@@ -273,12 +289,18 @@ fn create(node: &dyn Administration, request: &VolumeCreate) -> Result<Output, A
     let [volume, others @ ..] = &volumes[..] else {
         return Err(AdminError::new(Code::Failed, "no volume was created in", &request.aggregate));
     };
+    let (thin, guaranteed) = match volume.guarantee {
+        Guarantee::None => (" thin", ""),
+        Guarantee::Volume => ("", ", all of it guaranteed"),
+    };
     let line = format!(
-        "{}: {}{} thin in {}, owner {}:{}, {}",
+        "{}: {}{}{} in {}{}, owner {}:{}, {}",
         if others.is_empty() { volume.name.clone() } else { format!("{} volumes", volumes.len()) },
         if request.dry_run { "would be " } else { "" },
         ByteSize(volume.size_bytes),
+        thin,
         volume.aggregate,
+        guaranteed,
         volume.owner.uid,
         volume.owner.gid,
         exported(&volume.exports)
@@ -321,12 +343,15 @@ pub(super) fn with_overcommitment(
     let is_other = |other: &&VolumeInfo| {
         other.aggregate == volume.aggregate && !named.contains(other.name.as_str())
     };
-    let sizes = volumes.iter().filter(is_other).chain(changed).map(|other| other.size_bytes);
-    let promised = sizes.fold(0, u64::saturating_add);
+    let of_it: Vec<&VolumeInfo> = volumes.iter().filter(is_other).chain(changed).collect();
+    let promised = of_it.iter().map(|other| other.size_bytes).fold(0, u64::saturating_add);
+    let full = match of_it.iter().any(|other| other.guarantee == Guarantee::Volume) {
+        true => "those without a guarantee are full when it is",
+        false => "they are thin, and all of them are full when it is",
+    };
     match aggregates.iter().find(|aggregate| aggregate.name == volume.aggregate) {
         Some(aggregate) if promised > aggregate.size_bytes => output.line(format!(
-            "note: the volumes of {} promise {} of {}; they are thin, and all of them are full when \
-             it is",
+            "note: the volumes of {} promise {} of {}; {full}",
             aggregate.name,
             ByteSize(promised),
             ByteSize(aggregate.size_bytes)
@@ -431,7 +456,8 @@ fn show(volume: &VolumeInfo) -> Result<Output, AdminError> {
         format!("volume      {}", volume.name),
         format!("aggregate   {}", volume.aggregate),
         format!("state       {}", state_of(volume)),
-        format!("kind        {}", if volume.traditional { "traditional" } else { "thin" }),
+        format!("kind        {}", if volume.traditional { "traditional" } else { "flexible" }),
+        format!("guarantee   {}", guarantee(volume)),
         format!("tiering     {}", tiering(volume)),
         format!("reallocate  {}{}", volume.reallocate, reallocates_when(volume)),
         format!("autogrow    {}", autogrow(volume)),

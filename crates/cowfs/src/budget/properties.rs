@@ -12,6 +12,7 @@
 //!   how they came.
 
 use super::*;
+use crate::accounts::{Accounts, GuaranteedRoom};
 use proptest::prelude::*;
 
 #[derive(Clone, Copy, Debug)]
@@ -180,8 +181,13 @@ proptest! {
             }
             let after = touched + blocks;
             let fits = frozen + after + extra(after) <= aggregate_free;
-            let budgets = (&volume, &overhead, &aggregate);
-            prop_assert_eq!(promise_both(budgets, blocks, Spender::Common), fits);
+            let accounts = Accounts {
+                volume: &volume,
+                overhead: &overhead,
+                guaranteed: &GuaranteedRoom::default(),
+                aggregate: &aggregate,
+            };
+            prop_assert_eq!(accounts.promise(blocks, Spender::Common).is_some(), fits);
             if fits {
                 (all, touched) = (all + blocks, after);
             }

@@ -86,6 +86,7 @@ fn all_go_where_all_may_but_those_that_are_held_or_are_bases() {
         names: vec!["clone".to_owned()],
         volume: "small".to_owned(),
         snapshot: "mine".to_owned(),
+        guarantee: None,
         exports: Vec::new(),
     };
     node.wait(|done| node.engine.create_clones(clone, done)).unwrap();

@@ -77,6 +77,7 @@ pub(super) fn request(volume: &str, snapshot: &str, name: &str) -> CloneRequest 
         names: vec![name.to_owned()],
         volume: volume.to_owned(),
         snapshot: snapshot.to_owned(),
+        guarantee: None,
         exports: Vec::new(),
     }
 }

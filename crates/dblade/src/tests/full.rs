@@ -40,7 +40,7 @@ impl Node {
         self.ask(calls::Write { file, offset, data, stability }).map(drop)
     }
 
-    fn remove(&self, directory: FileHandle, name: &str) -> Result<(), FsError> {
+    pub(super) fn remove(&self, directory: FileHandle, name: &str) -> Result<(), FsError> {
         let caller = Caller::root();
         let remove = |service: &Service, done: Done<file_service::NodeChange>| {
             service.remove(

@@ -244,6 +244,7 @@ fn a_snapshot_finds_room_in_a_volume_that_grows_and_a_clone_grows_like_its_paren
         names: vec!["clone".to_owned()],
         volume: "small".to_owned(),
         snapshot: "s".to_owned(),
+        guarantee: None,
         exports: Vec::new(),
     };
     node.wait(|done| node.engine.create_clones(request, done)).unwrap();

@@ -62,6 +62,7 @@ fn the_schedule_of_snapshots_is_kept_over_power_cuts() {
         names: vec!["clone".to_owned()],
         volume: "kept".to_owned(),
         snapshot: "s".to_owned(),
+        guarantee: None,
         exports: Vec::new(),
     };
     node.wait(|done| node.engine.create_clones(request, done)).unwrap();

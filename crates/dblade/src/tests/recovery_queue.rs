@@ -115,7 +115,7 @@ fn a_deleted_clone_keeps_its_base() {
     let node = Node::create(&SimulatedWorld::new(34), RaidKind::Raid4, false);
     node.change_snapshots("home", SnapshotRequest::Create("s".to_owned())).unwrap();
     let (names, volume, snapshot) = (vec!["copy".to_owned()], "home".to_owned(), "s".to_owned());
-    let request = CloneRequest { names, volume, snapshot, exports: Vec::new() };
+    let request = CloneRequest { names, volume, snapshot, guarantee: None, exports: Vec::new() };
     node.wait(|done| node.engine.create_clones(request, done)).unwrap();
     let parent = node.queue("home").unwrap_err();
     assert!(parent.to_string().contains("copy"), "{parent}");

@@ -34,6 +34,7 @@ impl Node {
             names: vec!["copy".to_owned()],
             volume: "home".to_owned(),
             snapshot: snapshot.to_owned(),
+            guarantee: None,
             exports: Vec::new(),
         };
         self.wait(|done| self.engine.create_clones(request, done)).unwrap();

@@ -74,6 +74,7 @@ impl Aggregates {
         let (deleted, live): (Vec<_>, Vec<_>) =
             volumes.into_iter().partition(|volume| volume.queued().is_some());
         let deleted_blocks = blocks(&deleted);
+        let provisioned_blocks: u64 = live.iter().map(|volume| volume.size_blocks()).sum();
         let groups = &summary.status.groups;
         let mut disks = self.members_of(summary);
         let members = disks.len();
@@ -106,6 +107,11 @@ impl Aggregates {
             metadata_bytes: space.metadata_blocks * BLOCK_SIZE_U64,
             reserve_bytes: space.reserve_blocks * BLOCK_SIZE_U64,
             free_bytes: space.free_blocks * BLOCK_SIZE_U64,
+            guaranteed_bytes: space.guaranteed_blocks * BLOCK_SIZE_U64,
+            guarantee_lacking_bytes: aggregate
+                .guarantee_lacking_blocks()
+                .saturating_mul(BLOCK_SIZE_U64),
+            provisioned_bytes: provisioned_blocks.saturating_mul(BLOCK_SIZE_U64),
             data_disks: (members - parity_disks) as u64,
             parity_disks: parity_disks as u64,
             groups: left(groups).count() as u64,
@@ -255,6 +261,9 @@ pub(crate) fn empty(name: &str) -> AggregateInfo {
         metadata_bytes: 0,
         reserve_bytes: 0,
         free_bytes: 0,
+        guaranteed_bytes: 0,
+        guarantee_lacking_bytes: 0,
+        provisioned_bytes: 0,
         data_disks: 0,
         parity_disks: 0,
         groups: 0,
@@ -293,6 +302,7 @@ fn state(summary: &AggregateSummary) -> AggregateState {
 struct Space {
     metadata_blocks: u64,
     reserve_blocks: u64,
+    guaranteed_blocks: u64,
     free_blocks: u64,
 }
 
@@ -300,14 +310,18 @@ impl Space {
     fn of(summary: &AggregateSummary, aggregate: &Aggregate, of_volumes: u64) -> Self {
         let unused = summary.size_blocks.saturating_sub(summary.used_blocks);
         // What was promised to operations is as good as used, and counted as reserved until it is.
-        let free_blocks = aggregate.parts.shared.budget.free_blocks().min(unused);
+        let budget = &aggregate.parts.shared.budget;
+        let free_blocks = budget.free_blocks().min(unused);
+        let guaranteed_blocks = budget.guaranteed_blocks().min(unused - free_blocks);
         let leaving_blocks = aggregate.evacuation().map_or(0, |leaving| leaving.unusable_blocks());
         Self {
             metadata_blocks: match summary.traditional {
                 true => 0,
                 false => summary.used_blocks.saturating_sub(of_volumes),
             },
-            reserve_blocks: unused.saturating_sub(free_blocks).saturating_sub(leaving_blocks),
+            reserve_blocks: (unused - free_blocks - guaranteed_blocks)
+                .saturating_sub(leaving_blocks),
+            guaranteed_blocks,
             free_blocks,
         }
     }

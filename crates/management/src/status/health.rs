@@ -10,6 +10,7 @@
 //! | `JOURNAL_DEGRADED` | a copy of an aggregate's journal is not written; another one has everything |
 //! | `AGGR_DEGRADED` | a disk is gone; data is complete, and how many more may go |
 //! | `AGGR_FULL` | hardly any free space is left in an aggregate |
+//! | `GUARANTEE_LACKING` | room that an aggregate guarantees to volumes is not free |
 //! | `DISK_UNREADABLE` | a disk that the configuration names could not be read at the start |
 //! | `DISK_SICK` | a disk has too many errors: it is to be replaced, or has been by a spare |
 //! | `DATA_DAMAGED` | blocks were read that nothing makes good |
@@ -244,8 +245,10 @@ pub(crate) fn check_aggregate(
         );
         add("DISK_SICK", Severity::Warning, message, &action);
     }
-    if info.state != AggregateState::Offline && is_full(info.free_bytes, info.size_bytes) {
-        let free = units::ByteSize(info.free_bytes);
+    // Where all that is free is guaranteed, volumes without a guarantee say so themselves.
+    let free_bytes = info.free_bytes + info.guaranteed_bytes;
+    if info.state != AggregateState::Offline && is_full(free_bytes, info.size_bytes) {
+        let free = units::ByteSize(free_bytes);
         let queue = match info.deleted_volumes {
             0 => String::new(),
             _ => format!(
@@ -260,6 +263,17 @@ pub(crate) fn check_aggregate(
             info.name
         );
         add("AGGR_FULL", Severity::Warning, format!("{free} are free"), &action);
+    }
+    // Promises to others take a little of it for a moment.
+    if info.guarantee_lacking_bytes > info.guaranteed_bytes / GUARANTEE_SHARE {
+        let lacking = units::ByteSize(info.guarantee_lacking_bytes);
+        let message = format!("{lacking} that it guarantees to volumes are not free");
+        let action = format!(
+            "stroop aggr add {} --disks DISK,..., delete snapshots, or give volumes no guarantee: \
+             stroop volume set VOLUME --guarantee none",
+            info.name
+        );
+        add("GUARANTEE_LACKING", Severity::Warning, message, &action);
     }
     if let Some(message) = damage(summary) {
         let find = format!(
@@ -390,6 +404,9 @@ fn lost(disks: &[DiskInfo]) -> String {
     disks.iter().filter(gone).map(words).collect::<Vec<_>>().join(", ")
 }
 
+/// What is lacking of guarantees is told when it is more than this part of them.
+const GUARANTEE_SHARE: u64 = 64;
+
 /// Whether hardly anything is left.
 pub(crate) const fn is_full(left_bytes: u64, size_bytes: u64) -> bool {
     left_bytes < size_bytes / FULL_SHARE
@@ -483,6 +500,10 @@ mod tests {
         assert!(action.contains("other disks that /disks/d2 needs cannot be read"), "{action}");
         let full = AggregateInfo { free_bytes: sound.size_bytes / 100, ..sound.clone() };
         assert_eq!(codes(&full, &summary), ["AGGR_FULL"]);
+        let guaranteed = AggregateInfo { guaranteed_bytes: sound.size_bytes / 2, ..full };
+        assert!(codes(&guaranteed, &summary).is_empty());
+        let lacking = AggregateInfo { guarantee_lacking_bytes: 4096, ..sound.clone() };
+        assert_eq!(codes(&lacking, &summary), ["GUARANTEE_LACKING"]);
         let mut damaged = summary.clone();
         damaged.lost_blocks = 2;
         assert_eq!(codes(&sound, &damaged), ["DATA_DAMAGED"]);

@@ -110,6 +110,7 @@ impl Status {
             ("tiered", info.tiered_bytes),
             ("metadata", info.metadata_bytes),
             ("reserve", info.reserve_bytes),
+            ("guaranteed", info.guaranteed_bytes),
             ("free", info.free_bytes),
             ("leaving", info.leaving.map_or(0, |leaving| unusable_bytes(&leaving))),
         ] {

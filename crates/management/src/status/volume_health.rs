@@ -6,7 +6,7 @@ use super::health::is_full;
 use admin_api::{DamagedFile, HealthCheck, Severity, VolumeInfo, VolumeState};
 use dblade::{ServedVolume, VolumeNames};
 
-/// The check of a volume; `free_bytes` are free in its aggregate.
+/// The check of a volume; `free_bytes` of its aggregate are free for it.
 pub(crate) fn check_volume(info: &VolumeInfo, free_bytes: u64) -> Option<HealthCheck> {
     let takes_changes = info.damage.is_none() && info.lacking_feature.is_none();
     // Bytes that the volume may grow by itself count as available if the aggregate has them.

@@ -4,21 +4,22 @@
 
 use crate::aggregates::check_takes_volumes;
 use crate::exports;
-use crate::refusals::taken;
+use crate::refusals::{refusal, taken};
 use crate::volumes::exported::check_rules_count;
 use crate::volumes::policies::{
-    changed_tiering, shown_policy, stored_autodelete, stored_autogrow_max, stored_reallocation,
-    stored_tiering,
+    changed_tiering, shown_policy, stored_autodelete, stored_autogrow_max, stored_guarantee,
+    stored_reallocation, stored_tiering,
 };
 use crate::volumes::room::Volumes;
 use crate::volumes::schedules::stored_schedule;
 use crate::volumes::view::ROOT_OWNER;
 use admin_api::exports::add_rule;
 use admin_api::{
-    AdminError, AggregateInfo, Code, ExportRule, MountCreate, MountInfo, MountRemove, VolumeCreate,
-    VolumeInfo, VolumeResize, VolumeSet,
+    AdminError, AggregateInfo, Code, ExportRule, Guarantee, MountCreate, MountInfo, MountRemove,
+    VolumeCreate, VolumeInfo, VolumeResize, VolumeSet,
 };
-use dblade::{Tiering, VOLUMES_MAX, VolumeChange, VolumeKind, VolumeRequest};
+use aggregate::guarantees;
+use dblade::{Tiering, VOLUMES_MAX, VolumeChange, VolumeKind, VolumeRequest, room_blocks_max};
 use units::{BLOCK_SIZE_U64, ByteSize};
 
 /// Mode of a new volume's root directory.
@@ -105,6 +106,9 @@ impl Volumes {
         let rules = checked_rules(CREATE, object, &wanted.exports)?;
         check_tiering(CREATE, object, stored_tiering(wanted))?;
         if wanted.dry_run {
+            let blocks = room_blocks_max(wanted.size_bytes.div_ceil(BLOCK_SIZE_U64));
+            let blocks = blocks.saturating_mul(wanted.names.len() as u64);
+            self.check_guarantee((CREATE, object), (wanted.guarantee, &aggregate.name), blocks)?;
             let planned = |name: &String| self.planned(name, wanted, aggregate);
             return Ok(wanted.names.iter().map(planned).collect());
         }
@@ -120,6 +124,7 @@ impl Volumes {
             autogrow_max: stored_autogrow_max(wanted.autogrow_max_bytes.unwrap_or(0)),
             schedule: stored_schedule(wanted.snapshot_policy),
             autodelete: stored_autodelete(wanted.snapshot_autodelete),
+            guarantee: stored_guarantee(wanted.guarantee),
         };
         let engine = &self.node.engine;
         self.node.waits.request(CREATE, object, |done| engine.create_volumes(create, done))?;
@@ -135,6 +140,24 @@ impl Volumes {
             })
         };
         wanted.names.iter().map(made).collect()
+    }
+
+    /// Whether so many blocks more could be guaranteed; for dry runs. Else the engine decides.
+    ///
+    /// # Errors
+    /// The aggregate has not so many.
+    pub(super) fn check_guarantee(
+        &self,
+        (message, object): (&str, &str),
+        (guarantee, aggregate): (Guarantee, &str),
+        blocks: u64,
+    ) -> Result<(), AdminError> {
+        let Some(aggregate) = self.node.engine.aggregate_named(aggregate) else { return Ok(()) };
+        match guarantee {
+            Guarantee::None => Ok(()),
+            Guarantee::Volume => guarantees::check_now(&aggregate, blocks)
+                .map_err(|refused| refusal(message, object, &refused.into())),
+        }
     }
 
     pub(crate) fn set_volume(&self, wanted: &VolumeSet) -> Result<VolumeInfo, AdminError> {
@@ -162,6 +185,7 @@ impl Volumes {
             autogrow_max: wanted.autogrow_max_bytes.map(stored_autogrow_max),
             schedule: wanted.snapshot_policy.map(stored_schedule),
             autodelete: wanted.snapshot_autodelete.map(stored_autodelete),
+            guarantee: wanted.guarantee.map(stored_guarantee),
         };
         self.node
             .waits
@@ -179,6 +203,9 @@ impl Volumes {
         }
         if let Some(which) = wanted.snapshot_autodelete {
             tracing::info!(volume = name, %which, "automatic deletion of snapshots set");
+        }
+        if let Some(guarantee) = wanted.guarantee {
+            tracing::info!(volume = name, %guarantee, "guarantee of space set");
         }
         if let Some(maximum_bytes) = wanted.autogrow_max_bytes {
             tracing::info!(volume = name, maximum = %ByteSize(maximum_bytes), "autogrow set");
@@ -215,10 +242,21 @@ impl Volumes {
         }
         if wanted.dry_run {
             let size_bytes = wanted_bytes;
+            if size_bytes > info.size_bytes {
+                let owned = volume.owned_blocks();
+                let lacking = |size| guarantees::lacking(room_blocks_max(size), owned);
+                let before = lacking(volume.size_blocks());
+                let more = lacking(size_blocks).saturating_sub(before);
+                let guarantee = (info.guarantee, info.aggregate.as_str());
+                self.check_guarantee((message, name), guarantee, more)?;
+            }
             // Room that was short in the aggregate stays so; what the volume has is its own.
             let own_bytes = size_bytes.saturating_sub(used_bytes);
-            let aggregate = volume.aggregate.parts.shared.budget.free_blocks() * BLOCK_SIZE_U64;
-            let available_bytes = own_bytes.min(aggregate);
+            let shared = volume.aggregate.parts.shared.budget.free_blocks() * BLOCK_SIZE_U64;
+            let available_bytes = match info.guarantee {
+                Guarantee::None => own_bytes.min(shared),
+                Guarantee::Volume => own_bytes,
+            };
             let autogrow_max_bytes = info.autogrow_max_bytes.map(|bytes| bytes.max(size_bytes));
             return Ok(VolumeInfo { size_bytes, available_bytes, autogrow_max_bytes, ..info });
         }

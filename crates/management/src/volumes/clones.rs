@@ -6,11 +6,12 @@
 use crate::exports;
 use crate::refusals::taken;
 use crate::volumes::changes::{check_slots, checked_rules, object_of};
+use crate::volumes::policies::{shown_guarantee, stored_guarantee};
 use crate::volumes::room::Volumes;
 use admin_api::{
-    AdminError, CloneCreate, CloneOf, Code, ExportRule, Time, VolumeInfo, VolumeState,
+    AdminError, CloneCreate, CloneOf, Code, ExportRule, Guarantee, Time, VolumeInfo, VolumeState,
 };
-use dblade::{CloneRequest, ServedVolume, SnapshotSummary, VolumeKind};
+use dblade::{CloneRequest, ServedVolume, SnapshotSummary, VolumeKind, room_blocks_max};
 use std::sync::Arc;
 use units::BLOCK_SIZE_U64;
 
@@ -46,12 +47,17 @@ impl Volumes {
         let aggregates = self.aggregates.aggregate_list();
         let name = &parent.aggregate.parts.identity.name;
         let object = &object_of(first, wanted.names.len());
+        let rules = checked_rules(CREATE, object, &wanted.exports)?;
+        let guarantee = wanted.guarantee.unwrap_or_else(|| shown_guarantee(parent.guarantee()));
         if let Some(aggregate) = aggregates.iter().find(|aggregate| aggregate.name == *name) {
             check_slots(CREATE, object, (aggregate, wanted.names.len()))?;
         }
-        let rules = checked_rules(CREATE, object, &wanted.exports)?;
         if wanted.dry_run {
-            let planned = |name: &String| self.planned_clone(name, (&parent, base), &rules);
+            let blocks = room_blocks_max(parent.size_blocks());
+            let blocks = blocks.saturating_mul(wanted.names.len() as u64);
+            self.check_guarantee((CREATE, object), (guarantee, name), blocks)?;
+            let planned =
+                |name: &String| self.planned_clone(name, (&parent, base), guarantee, &rules);
             return Ok(wanted.names.iter().map(planned).collect());
         }
         let request = CloneRequest {
@@ -59,6 +65,7 @@ impl Volumes {
             volume: parent.name(),
             snapshot: wanted.snapshot.clone(),
             exports: rules.iter().map(exports::to_record).collect(),
+            guarantee: wanted.guarantee.map(stored_guarantee),
         };
         let engine = &self.node.engine;
         self.node.waits.request(CLONE, &source, |done| engine.create_clones(request, done))?;
@@ -77,12 +84,17 @@ impl Volumes {
         &self,
         name: &str,
         (parent, base): (&Arc<ServedVolume>, &SnapshotSummary),
+        guarantee: Guarantee,
         rules: &[ExportRule],
     ) -> VolumeInfo {
         let live_bytes = base.used_blocks * BLOCK_SIZE_U64;
         let of_parent = self.volume_info(parent);
         let own_bytes = of_parent.size_bytes.saturating_sub(live_bytes);
-        let aggregate = parent.aggregate.parts.shared.budget.free_blocks() * BLOCK_SIZE_U64;
+        let of_aggregate = parent.aggregate.parts.shared.budget.free_blocks() * BLOCK_SIZE_U64;
+        let available_bytes = match guarantee {
+            Guarantee::None => own_bytes.min(of_aggregate),
+            Guarantee::Volume => own_bytes,
+        };
         VolumeInfo {
             name: name.to_owned(),
             id: 0,
@@ -92,7 +104,9 @@ impl Volumes {
             live_bytes,
             snapshot_bytes: 0,
             delayed_free_bytes: 0,
-            available_bytes: own_bytes.min(aggregate),
+            available_bytes,
+            guarantee,
+            guaranteed_bytes: 0,
             snapshots: 0,
             created: Time(self.node.clock.wall()),
             clone_of: Some(CloneOf { volume: parent.name(), snapshot: base.name.clone() }),

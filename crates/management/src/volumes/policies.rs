@@ -1,6 +1,8 @@
 //! Policies of volumes in the words of the interface and of the engine.
 
-use admin_api::{Reallocation, SnapshotAutodelete, TieringPolicy, VolumeCreate, VolumeSet};
+use admin_api::{
+    Guarantee, Reallocation, SnapshotAutodelete, TieringPolicy, VolumeCreate, VolumeSet,
+};
 use dblade::{AutogrowMax, Tiering};
 use units::BLOCK_SIZE_U64;
 
@@ -61,6 +63,20 @@ pub(crate) const fn stored_autodelete(which: SnapshotAutodelete) -> dblade::Snap
     }
 }
 
+pub(crate) const fn shown_guarantee(guarantee: dblade::Guarantee) -> Guarantee {
+    match guarantee {
+        dblade::Guarantee::None => Guarantee::None,
+        dblade::Guarantee::Volume => Guarantee::Volume,
+    }
+}
+
+pub(crate) const fn stored_guarantee(guarantee: Guarantee) -> dblade::Guarantee {
+    match guarantee {
+        Guarantee::None => dblade::Guarantee::None,
+        Guarantee::Volume => dblade::Guarantee::Volume,
+    }
+}
+
 /// What a volume's tiering is to be, if it is to be another.
 pub(crate) fn changed_tiering(wanted: &VolumeSet, before: Tiering) -> Option<Tiering> {
     let policy = wanted.tiering_policy.map_or(before.policy, stored_policy);
@@ -84,6 +100,9 @@ mod tests {
         for which in SnapshotAutodelete::ALL {
             assert_eq!(shown_autodelete(stored_autodelete(which)), which);
         }
+        for guarantee in Guarantee::ALL {
+            assert_eq!(shown_guarantee(stored_guarantee(guarantee)), guarantee);
+        }
         for reallocation in [Reallocation::Auto, Reallocation::Off] {
             assert_eq!(shown_reallocation(stored_reallocation(reallocation)), reallocation);
         }
@@ -106,6 +125,7 @@ mod tests {
             autogrow_max_bytes: None,
             snapshot_policy: None,
             snapshot_autodelete: None,
+            guarantee: None,
         };
         let before = Tiering { policy: dblade::TieringPolicy::Auto, cooling_days: Some(5) };
         assert_eq!(changed_tiering(&wanted, before), None);

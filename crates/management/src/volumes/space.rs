@@ -204,6 +204,7 @@ impl<'a> Space<'a> {
             aggregate.disks.iter().filter(of_role).map(|disk| disk.size_bytes).sum()
         };
         let beside = aggregate.used_bytes + aggregate.reserve_bytes + aggregate.free_bytes;
+        let beside = beside + aggregate.guaranteed_bytes;
         AggregateSpace {
             aggregate: aggregate.name.clone(),
             raw_bytes: disks(None),
@@ -215,6 +216,7 @@ impl<'a> Space<'a> {
             metadata_bytes: unowned_bytes - purged_bytes,
             reserve_bytes: aggregate.reserve_bytes,
             leaving_bytes: aggregate.size_bytes.saturating_sub(beside),
+            guaranteed_bytes: aggregate.guaranteed_bytes,
             free_bytes: aggregate.free_bytes,
         }
     }

@@ -3,11 +3,14 @@
 use crate::exports;
 use crate::volumes::origins::{Origins, clone_of};
 use crate::volumes::policies::{
-    shown_autodelete, shown_autogrow_max, shown_policy, shown_reallocation, stored_tiering,
+    shown_autodelete, shown_autogrow_max, shown_guarantee, shown_policy, shown_reallocation,
+    stored_tiering,
 };
 use crate::volumes::room::Volumes;
 use crate::volumes::schedules::shown_schedule;
-use admin_api::{AggregateInfo, DamagedFile, Owner, Time, VolumeCreate, VolumeInfo, VolumeState};
+use admin_api::{
+    AggregateInfo, DamagedFile, Guarantee, Owner, Time, VolumeCreate, VolumeInfo, VolumeState,
+};
 use dblade::{GivenUp, ServedVolume, VolumeDamage, VolumeKind};
 use std::sync::Arc;
 use units::BLOCK_SIZE_U64;
@@ -35,12 +38,17 @@ impl Volumes {
             autogrow_max_bytes: wanted.autogrow_max_bytes.filter(|bytes| *bytes > 0),
             snapshot_policy: wanted.snapshot_policy,
             snapshot_autodelete: wanted.snapshot_autodelete,
+            guarantee: wanted.guarantee,
+            guaranteed_bytes: 0,
             tiered_bytes: 0,
             size_bytes: wanted.size_bytes,
             live_bytes: 0,
             snapshot_bytes: 0,
             delayed_free_bytes: 0,
-            available_bytes: wanted.size_bytes.min(aggregate.free_bytes),
+            available_bytes: match wanted.guarantee {
+                Guarantee::None => wanted.size_bytes.min(aggregate.free_bytes),
+                Guarantee::Volume => wanted.size_bytes,
+            },
             files: 1,
             snapshots: 0,
             owner: wanted.owner.unwrap_or(ROOT_OWNER),
@@ -100,6 +108,8 @@ impl Volumes {
             autogrow_max_bytes: shown_autogrow_max(volume.autogrow_max()),
             snapshot_policy: shown_schedule(volume.schedule()),
             snapshot_autodelete: shown_autodelete(volume.autodelete()),
+            guarantee: shown_guarantee(volume.guarantee()),
+            guaranteed_bytes: volume.guaranteed_blocks() * BLOCK_SIZE_U64,
             tiered_bytes: volume.object_blocks() * BLOCK_SIZE_U64,
             size_bytes: volume.size_blocks() * BLOCK_SIZE_U64,
             live_bytes: volume.active_blocks() * BLOCK_SIZE_U64,

@@ -87,7 +87,7 @@ fn check_room<P: Pointer>(
     // A volume that may grow does so when the range is written.
     let growth = shared.growth_blocks.load(Ordering::Relaxed);
     let own = shared.budget.free_blocks() + growth;
-    let room = own.min(shared.aggregate.budget.free_blocks());
+    let room = own.min(shared.accounts().free_blocks_of_aggregate());
     let blocks = apply::touched(start, end);
     let mut missing = blocks.end.since(blocks.start);
     // Blocks that are there already are counted only when it matters.

@@ -85,7 +85,8 @@ pub fn reallocate<P: Pointer>(
         cost.add::<P>(dirty_file, number, *fbn);
     }
     let promised = cost.blocks() + inode_cost(&logical.inode_file, number, is_dirty);
-    promise(&logical.shared, promised, Spender::Common)?;
+    // Nothing below takes it back: the blocks become dirty.
+    let _kept = promise(&logical.shared, promised, Spender::Common)?;
     let mut nodes: Vec<u64> =
         pointers.iter().map(|(_, pointer)| pointer.vbn().get() / NUMBERS_PER_NODE).collect();
     nodes.sort_unstable();

@@ -21,6 +21,7 @@ use crate::Scoped;
 use crate::apply::{part, touched};
 use crate::attributes::{change, visible};
 use crate::{Environment, Outcome, Record};
+use cowfs::accounts::Promise;
 use cowfs::budget::Spender;
 use cowfs::buftree::{self, FileKey, Walk};
 use cowfs::inode::Inode;
@@ -259,7 +260,8 @@ pub struct StripeWrite<'s, P: Pointer> {
     before: Attributes,
     record: Option<Record>,
     /// Promised blocks; none once it is applied.
-    promised: u64,
+    /// None once the blocks are dirty.
+    promise: Option<Promise>,
 }
 
 /// What happens to a block.
@@ -323,7 +325,7 @@ pub fn write<'s, P: Pointer>(
     } else {
         cost.blocks() + inode_cost(&logical.inode_file, number, dirty)
     };
-    promise(&logical.shared, promised, Spender::Common)?;
+    let promise = promise(&logical.shared, promised, Spender::Common)?;
     let is_logged = !mutation::broken(Rule::StableWriteNotLogged);
     let stable = request.call.stability != Stability::Unstable && !changes.is_empty() && is_logged;
     let record = stable.then(|| {
@@ -340,7 +342,7 @@ pub fn write<'s, P: Pointer>(
         plan,
         before,
         record,
-        promised,
+        promise: Some(promise),
     }))
 }
 
@@ -400,7 +402,7 @@ impl<P: Pointer> StripeWrite<'_, P> {
     /// says.
     #[must_use]
     pub fn apply(mut self) -> Written {
-        self.promised = 0;
+        self.promise = None;
         if self.changes.is_empty() {
             let unchanged = change(&self.before, self.before.clone());
             return self.request.written(&self.plan, unchanged);
@@ -471,9 +473,8 @@ fn patch(block: &mut BlockRef, plan: &WritePlan, fbn: Fbn, offset: u64) {
 
 impl<P: Pointer> Drop for StripeWrite<'_, P> {
     fn drop(&mut self) {
-        if self.promised > 0 {
-            self.logical.shared.budget.forgo(self.promised);
-            self.logical.shared.aggregate.budget.forgo(self.promised);
+        if let Some(promise) = self.promise.take() {
+            self.logical.shared.accounts().forgo(promise);
         }
     }
 }

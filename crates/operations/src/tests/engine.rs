@@ -153,6 +153,7 @@ fn shared(blocks: u64) -> Arc<Shared> {
     let shared = Shared {
         budget: Budget::default(),
         overhead: cowfs::budget::Overhead::default(),
+        guaranteed: cowfs::accounts::GuaranteedRoom::default(),
         aggregate: Arc::new(aggregate),
         reclaiming: AtomicBool::new(false),
         growth_blocks: AtomicU64::new(0),

@@ -9,7 +9,7 @@ use crate::machine::Machine;
 use crate::machine::logs::is_neighbours;
 use crate::seed::finding::Finding;
 use cowfs::budget::Budget;
-use dblade::VolumeKind;
+use dblade::{Guarantee, VolumeKind, room_blocks_max};
 use std::sync::atomic::Ordering;
 
 /// An operation is refused for want of room only when less than this is left: what the largest one
@@ -36,7 +36,17 @@ pub fn check_promises(machine: &mut Machine<'_>) -> Result<(), Finding> {
 }
 
 fn promises_kept(machine: &Machine<'_>) -> Result<(), Finding> {
-    no_budget(machine, Budget::has_promises, "is at rest and has promises that nobody keeps")
+    no_budget(machine, Budget::has_promises, "is at rest and has promises that nobody keeps")?;
+    for served in machine.engine.volumes() {
+        let VolumeKind::Flexible(volume) = &served.kind else { continue };
+        let room = &volume.front.shared.guaranteed;
+        if room.promised_blocks() > 0 && !is_neighbours(&served.name()) {
+            let name = served.name();
+            let text = format!("volume {name} is at rest, and its own room is promised: {room:?}");
+            return Err(Finding::Space(text));
+        }
+    }
+    Ok(())
 }
 
 /// Nothing was promised that is not there: the consistency point to come finds room for all of it.
@@ -45,6 +55,46 @@ fn promises_kept(machine: &Machine<'_>) -> Result<(), Finding> {
 /// [`Finding::Space`].
 pub fn check_room(machine: &Machine<'_>) -> Result<(), Finding> {
     no_budget(machine, Budget::is_overdrawn, "has promised more than is free")
+}
+
+/// At rest the aggregate keeps for each volume with a guarantee what it lacks of its size, and for
+/// no other volume anything.
+///
+/// # Errors
+/// [`Finding::Space`].
+pub fn check_guarantees(machine: &mut Machine<'_>) -> Result<(), Finding> {
+    let Some(aggregate) = machine.aggregate() else { return Ok(()) };
+    let mut volumes = machine.engine.volumes();
+    volumes.retain(|served| !is_neighbours(&served.name()) && served.damage().is_none());
+    let (mut all, mut guaranteed) = (0, 0);
+    for served in volumes {
+        let wanted = match served.guarantee() {
+            Guarantee::Volume if served.queued().is_none() => {
+                // Its blocks, and a node of its container map for each 512 of them.
+                let owned = served.owned_blocks();
+                let whole = room_blocks_max(served.size_blocks());
+                whole.saturating_sub(owned + owned.div_ceil(512))
+            }
+            Guarantee::Volume | Guarantee::None => 0,
+        };
+        let kept = served.guaranteed_blocks();
+        let is_short = kept < wanted && aggregate.guarantee_lacking_blocks() > 0;
+        if kept != wanted && !is_short {
+            let text = format!("volume {} lacks {wanted} blocks, {kept} are kept", served.name());
+            return Err(Finding::Space(text));
+        }
+        all += kept;
+        guaranteed += u64::from(wanted > 0);
+    }
+    let told = aggregate.parts.shared.budget.guaranteed_blocks();
+    if told < all {
+        return Err(Finding::Space(format!("{told} blocks are kept for all, {all} for each")));
+    }
+    machine.trace.meet_times("guarantees: volumes at rest that have one", guaranteed);
+    if aggregate.guarantee_lacking_blocks() > 0 {
+        machine.trace.meet("guarantees: room is lacking");
+    }
+    Ok(())
 }
 
 /// No block was lost where nothing damages any. A load whose block was freed meanwhile loses none.
@@ -94,7 +144,16 @@ pub fn check_refusal(machine: &Machine<'_>, volume: &str) -> Result<(), Finding>
     let Some(served) = machine.engine.volume_named(volume) else { return Ok(()) };
     // Delayed frees are no reason: they would have been waited for. A volume that may still grow
     // must not refuse either.
-    let available = served.available_blocks() + served.delayed_blocks();
+    let own = match &served.kind {
+        // Whatever other volumes have written.
+        VolumeKind::Flexible(volume) if served.guarantee() == Guarantee::Volume => {
+            let is_lacking = served.aggregate.guarantee_lacking_blocks() > 0;
+            let own = volume.front.shared.budget.free_blocks().min(served.size_blocks());
+            if is_lacking { served.available_blocks() } else { own }
+        }
+        _ => served.available_blocks(),
+    };
+    let available = own + served.delayed_blocks();
     let growth = served.autogrow_max().0.saturating_sub(served.size_blocks());
     let available = available.max(growth.min(served.aggregate.parts.shared.budget.free_blocks()));
     // A volume's first change since a freeze pays for its maps as well.

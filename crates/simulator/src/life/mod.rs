@@ -20,7 +20,7 @@ mod volumes;
 mod work;
 
 use crate::checks::media::check_media;
-use crate::checks::space::{check_lost, check_promises};
+use crate::checks::space::{check_guarantees, check_lost, check_promises};
 use crate::faults::damage::check_damage;
 use crate::faults::lacking::Lacking;
 use crate::faults::log_copies::LogCopies;
@@ -325,6 +325,7 @@ impl<'a> Life<'a> {
         self.tierings.check(&mut self.machine, &restored)?;
         check_health(&mut self.machine)?;
         check_promises(&mut self.machine)?;
+        check_guarantees(&mut self.machine)?;
         check_lost(&self.machine)?;
         self.online_check.finish(&mut self.machine)?;
         check_media(&mut self.machine)

@@ -12,7 +12,10 @@ use crate::seed::reduction::Calm;
 use crate::tenant::subject::snapshot_name;
 use crate::tenant::{Base, Tenant};
 use aggregate::AggregateError;
-use dblade::{AutogrowMax, CloneRequest, EngineError, SnapshotAutodelete, VolumeRequest};
+use dblade::{
+    AutogrowMax, CloneRequest, EngineError, Guarantee, SnapshotAutodelete, VolumeChange,
+    VolumeRequest, room_blocks_max,
+};
 use model_fs::Image;
 use platform::completion::{Promise, promise};
 
@@ -100,12 +103,43 @@ impl Life<'_> {
             },
             root: (0, 0, ROOT_MODE),
             autogrow_max: AutogrowMax(if grows { plan.autogrow_max_blocks } else { 0 }),
+            guarantee: self.guarantee(plan.size_blocks),
             ..VolumeRequest::new(&name, AGGREGATE, plan.size_blocks)
         };
         self.machine.trace.note(format!("create volume {name} of {} blocks", plan.size_blocks));
         let engine = &self.machine.engine;
         let promise = promise(|done| engine.create_volumes(request, done));
         self.change = Some(Change::Create(name, plan, promise));
+    }
+
+    /// What a volume of this size may be guaranteed: nothing that would leave the others without.
+    fn guarantee(&mut self, size_blocks: u64) -> Guarantee {
+        let Some(aggregate) = self.machine.aggregate() else { return Guarantee::None };
+        let free = aggregate.parts.shared.budget.free_blocks();
+        let has_room = room_blocks_max(size_blocks) <= free / 4 * 3;
+        match self.machine.plan.guarantees && has_room && self.events.chance(70) {
+            true => {
+                self.machine.trace.meet("guarantees: a new volume has one");
+                Guarantee::Volume
+            }
+            false => Guarantee::None,
+        }
+    }
+
+    /// An administrator gives a volume a guarantee, or takes it away.
+    fn change_guarantee(&mut self) {
+        let index = self.events.index(self.tenants.len());
+        let Some(tenant) = self.tenants.get(index) else { return };
+        let engine = &self.machine.engine;
+        let Some(served) = engine.volume_named(&tenant.name) else { return };
+        let guarantee = match served.guarantee() {
+            Guarantee::None => Guarantee::Volume,
+            Guarantee::Volume => Guarantee::None,
+        };
+        let change = VolumeChange { guarantee: Some(guarantee), ..VolumeChange::default() };
+        // It is refused where there is no room.
+        engine.change_volume(&tenant.name, change, Box::new(drop));
+        self.machine.trace.meet("guarantees: one is given or taken away");
     }
 
     fn add_tenant(&mut self, name: String, plan: VolumePlan, mode: u32) -> Result<(), Finding> {
@@ -127,6 +161,9 @@ impl Life<'_> {
         let is_calm = self.reduction.is_calm(Calm::Changes);
         if self.change.is_some() || self.machine.plan.is_traditional || is_calm {
             return;
+        }
+        if self.machine.plan.guarantees && self.events.chance(50) {
+            return self.change_guarantee();
         }
         if self.tenants.len() < VOLUMES_MAX && self.events.chance(60) {
             if self.events.chance(60) && self.request_clone() {
@@ -185,6 +222,7 @@ impl Life<'_> {
             names: vec![name.clone()],
             volume: parent.clone(),
             snapshot: snapshot_name(snapshot),
+            guarantee: None,
             exports: Vec::new(),
         };
         let promise = promise(|done| engine.create_clones(request, done));
@@ -250,7 +288,14 @@ impl Life<'_> {
         let outcome = self.change.as_ref().and_then(|change| change.promise().lock().take());
         let Some(outcome) = outcome else { return Ok(()) };
         let change = self.change.take();
-        let is_full = matches!(outcome, Err(EngineError::Aggregate(AggregateError::Full)));
+        let is_full = match &outcome {
+            Err(EngineError::Aggregate(AggregateError::Full)) => true,
+            // Room that there was when the volume was asked for.
+            Err(EngineError::Aggregate(AggregateError::Refused(text))) => {
+                self.machine.plan.guarantees && text.contains("would be guaranteed")
+            }
+            _ => false,
+        };
         if is_full && matches!(change, Some(Change::Create(..) | Change::Clone(..))) {
             self.machine.trace.meet("no space for a volume");
             if let Some(Change::Clone(clone, _)) = change {

@@ -336,6 +336,7 @@ fn is_excused(request: &Request, error: &AdminError) -> bool {
                 || is_full && takes_room(request)
                 || matches!(request, Request::CloneSplit(_)) && has_no_room(error)
                 || matches!(request, Request::VolumeResize(_)) && is_too_small(error)
+                || has_no_guarantee(error)
         }
         Code::NotFound => is_of_disks(request) || matches!(request, Request::JobChange(_)),
         _ => false,
@@ -345,6 +346,11 @@ fn is_excused(request: &Request, error: &AdminError) -> bool {
 /// Whether what is to be copied has no room.
 fn has_no_room(error: &AdminError) -> bool {
     error.cause.iter().any(|cause| cause.ends_with(" are needed"))
+}
+
+/// Whether what would be guaranteed to a volume is not free.
+fn has_no_guarantee(error: &AdminError) -> bool {
+    error.cause.iter().any(|cause| cause.ends_with("guaranteed to no volume"))
 }
 
 /// Whether a volume uses more than it was to have.

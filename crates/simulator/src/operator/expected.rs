@@ -6,7 +6,7 @@
 use super::disks::DiskBook;
 use crate::machine::AGGREGATE;
 use admin_api::{
-    AggregateAdd, CloneCreate, CloneOf, Code, DiskReplace, ExportRule, Owner, RaidKind,
+    AggregateAdd, CloneCreate, CloneOf, Code, DiskReplace, ExportRule, Guarantee, Owner, RaidKind,
     Reallocation, Request, SnapshotAutodelete, SnapshotPolicy, SnapshotRestore, TieringPolicy,
     Time, VolumeCreate, VolumeRename, VolumeSet,
 };
@@ -26,6 +26,7 @@ pub(super) struct ExpectedVolume {
     pub(super) reallocate: Reallocation,
     pub(super) snapshot_policy: SnapshotPolicy,
     pub(super) snapshot_autodelete: SnapshotAutodelete,
+    pub(super) guarantee: Guarantee,
     pub(super) is_offline: bool,
     /// Its number in the aggregate.
     pub(super) number: u32,
@@ -56,6 +57,7 @@ impl ExpectedVolume {
             reallocate: wanted.reallocate,
             snapshot_policy: wanted.snapshot_policy,
             snapshot_autodelete: wanted.snapshot_autodelete,
+            guarantee: wanted.guarantee,
             is_offline: false,
             chosen_days: wanted.tiering_minimum_cooling_days,
             snapshots: Vec::new(),
@@ -80,6 +82,7 @@ impl ExpectedVolume {
         self.reallocate = wanted.reallocate.unwrap_or(self.reallocate);
         self.snapshot_policy = wanted.snapshot_policy.unwrap_or(self.snapshot_policy);
         self.snapshot_autodelete = wanted.snapshot_autodelete.unwrap_or(self.snapshot_autodelete);
+        self.guarantee = wanted.guarantee.unwrap_or(self.guarantee);
         if let Some(maximum_bytes) = wanted.autogrow_max_bytes {
             self.autogrow_max_bytes = Some(maximum_bytes).filter(|bytes| *bytes > 0);
             // A volume that has grown stays as large.

@@ -174,6 +174,7 @@ impl Hours<'_, '_> {
             autogrow_max_bytes: None,
             snapshot_policy: Some(policy),
             snapshot_autodelete: None,
+            guarantee: None,
         });
         self.0.call(Asked::Request(Box::new(set)))
     }

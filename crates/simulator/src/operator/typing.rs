@@ -11,12 +11,12 @@ use admin_api::creation::VOLUME_BYTES_MIN;
 use admin_api::recovery_queue::QUEUE_SECONDS_MIN;
 use admin_api::{
     Access, AggregateAdd, AggregateSet, CloneCreate, CloneSplit, DiskClear, DiskFail, DiskReplace,
-    DiskZero, ExportAdd, ExportRemove, ExportRule, GroupRemove, JobAction, JobChange, MapShow,
-    MountCreate, MountRemove, Named, Network, Owner, RateLimit, Reallocation, Request, ScrubAction,
-    ScrubChange, SnapshotAutodelete, SnapshotDelete, SnapshotDiff, SnapshotHold, SnapshotName,
-    SnapshotPolicy, SnapshotRestore, SpareAdd, SpareRemove, Squash, TieringPolicy, VolumeCreate,
-    VolumeDelete, VolumeFilter, VolumeOffline, VolumePurge, VolumeRename, VolumeResize, VolumeSet,
-    VolumeUndelete,
+    DiskZero, ExportAdd, ExportRemove, ExportRule, GroupRemove, Guarantee, JobAction, JobChange,
+    MapShow, MountCreate, MountRemove, Named, Network, Owner, RateLimit, Reallocation, Request,
+    ScrubAction, ScrubChange, SnapshotAutodelete, SnapshotDelete, SnapshotDiff, SnapshotHold,
+    SnapshotName, SnapshotPolicy, SnapshotRestore, SpareAdd, SpareRemove, Squash, TieringPolicy,
+    VolumeCreate, VolumeDelete, VolumeFilter, VolumeOffline, VolumePurge, VolumeRename,
+    VolumeResize, VolumeSet, VolumeUndelete,
 };
 use std::net::Ipv4Addr;
 
@@ -248,6 +248,8 @@ impl Typist<'_> {
                 true => SnapshotAutodelete::Scheduled,
                 false => SnapshotAutodelete::Off,
             },
+            // Those that have the largest sizes ask for room that may not be there.
+            guarantee: if grows { Guarantee::None } else { Guarantee::Volume },
             dry_run: self.is_dry(),
         }
     }
@@ -287,7 +289,7 @@ impl Typist<'_> {
             names.push(name);
         }
         let exports = (0..self.choices.below(2)).map(|_| self.rule()).collect();
-        CloneCreate { names, volume, snapshot, exports, dry_run: self.is_dry() }
+        CloneCreate { names, volume, snapshot, exports, guarantee: None, dry_run: self.is_dry() }
     }
 
     /// Mostly of a clone.
@@ -337,6 +339,10 @@ impl Typist<'_> {
             snapshot_autodelete: reallocate.map(|policy| match policy {
                 Reallocation::Auto => SnapshotAutodelete::Off,
                 Reallocation::Off => SnapshotAutodelete::Scheduled,
+            }),
+            guarantee: is_said.then_some(match policy {
+                TieringPolicy::None | TieringPolicy::Auto => Guarantee::Volume,
+                TieringPolicy::SnapshotOnly | TieringPolicy::All => Guarantee::None,
             }),
         }
     }

@@ -135,6 +135,7 @@ fn check_volume(expected: &Expected, volume: &ExpectedVolume, info: &VolumeInfo)
     same(&format!("snapshot policy of {name}"), &policies.0, &policies.1)?;
     let autodelete = (volume.snapshot_autodelete, info.snapshot_autodelete);
     same(&format!("snapshot autodelete of {name}"), &autodelete.0, &autodelete.1)?;
+    same(&format!("guarantee of {name}"), &volume.guarantee, &info.guarantee)?;
     same(&format!("snapshots of {name}"), &(volume.snapshots.len() as u64), &info.snapshots)?;
     let mounts = expected.mounts.iter().filter(|(_, mount)| mount.volume == *name);
     let mounts: Vec<String> = mounts.map(|(mountpoint, _)| mountpoint.clone()).collect();
@@ -235,7 +236,7 @@ fn check_aggregate(expected: &Expected, info: &AggregateInfo) -> Checked {
     if let Some(is_on) = expected.area_cleaning {
         same("its area cleaning", &is_on, &info.area_cleaning)?;
     }
-    let sum = info.used_bytes + info.reserve_bytes + info.free_bytes;
+    let sum = info.used_bytes + info.reserve_bytes + info.free_bytes + info.guaranteed_bytes;
     // The free blocks of a group that leaves are nobody's room. They are counted some time later.
     let leaving = info.leaving.map_or(0..=0, |leaving| match leaving.used_bytes {
         Some(used) => {

@@ -44,6 +44,8 @@ const MILLISECOND: u64 = 1_000_000;
 /// Of 100 lives, those in which whatever is read is reallocated: files are too small for much of
 /// them to lie scattered.
 const REALLOCATING_PERCENT: u64 = 50;
+/// Of 100 lives, those in which volumes have guarantees of space.
+const GUARANTEES_PERCENT: u64 = 30;
 /// Of 100 lives on disks that damage nothing, those with outages.
 const OUTAGE_PERCENT: u64 = 15;
 /// Of 100 lives on disks with parity to spare and no other fault, those with a disk that gets sick.
@@ -110,6 +112,8 @@ pub struct Plan {
     pub overlap_percent: u64,
     /// Blocks of files become unreadable, and nothing makes them good.
     pub is_damaged: bool,
+    /// Volumes have room of their own, where there is enough.
+    pub guarantees: bool,
     /// How the write allocator chooses: not always the emptiest area, where numbers that were used
     /// are not used again for long.
     pub tuning: Tuning,
@@ -201,6 +205,7 @@ impl Plan {
             requests: RequestOrder::choose(choices, disks),
             overlap_percent: choices.pick(&[0, 0, 10, 50]),
             is_damaged: false,
+            guarantees: false,
             tuning: Tuning::default(),
         };
         if !is_traditional && choices.chance(25) {
@@ -222,7 +227,18 @@ impl Plan {
         let note_blocks_max = choices.pick(&NOTE_BLOCKS_MAX);
         let reallocates_all = choices.chance(REALLOCATING_PERCENT);
         let tuning = Tuning { note_blocks_max, reallocates_all, ..plan.tuning };
-        Self { is_damaged, tuning, ..plan }
+        let guarantees = lives.guarantees || choices.chance(GUARANTEES_PERCENT);
+        let mut plan = Self { is_damaged, tuning, guarantees, ..plan };
+        if guarantees && is_small && !is_traditional {
+            // A small one beside those that fill the aggregate.
+            let guaranteed = VolumePlan {
+                size_blocks: SMALL_VOLUME_BLOCKS[0],
+                autogrow_max_blocks: 0,
+                ..plan.volumes[0]
+            };
+            plan.volumes.insert(0, guaranteed);
+        }
+        plan
     }
 
     fn tuning(choices: &mut Choices) -> Tuning {

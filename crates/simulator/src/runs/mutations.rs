@@ -83,6 +83,7 @@ pub fn lives_of(rule: Rule) -> Lives {
     // Parity is old where a row that was being written whole was torn. Disks are slow to return
     // where much is written.
     let wide = matches!(rule, Rule::OldParityTrusted | Rule::SuccessorsPlaceTaken);
+    let guarantees = matches!(rule, Rule::GuaranteeNotKept | Rule::GuaranteeForgotten);
     let mix = match rule {
         // Only a new root of snapshots changes more of a superblock than one sector.
         Rule::SuperblockSlotKept => MixChoice::Snapshots,
@@ -97,6 +98,7 @@ pub fn lives_of(rule: Rule) -> Lives {
         Rule::ResizeForgotten
             | Rule::LastVolumeForgotten
             | Rule::RenameForgotten
+            | Rule::GuaranteeForgotten
             | Rule::DeletionUnnoted
             | Rule::DiskNameUnnoted
             | Rule::JobRateForgotten
@@ -137,7 +139,7 @@ pub fn lives_of(rule: Rule) -> Lives {
             | Rule::LogCopyLacking
             | Rule::LogStaysInGroup
     );
-    Lives { damaged, lacking, log_copies, log_on_disks, ..lives }
+    Lives { damaged, guarantees, lacking, log_copies, log_on_disks, ..lives }
 }
 
 /// Breaks one rule, and lives seeds until one finds something.

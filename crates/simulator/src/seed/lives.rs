@@ -52,6 +52,8 @@ pub struct Lives {
     pub sick: bool,
     /// Whether blocks of files become unreadable in every life without parity.
     pub damaged: bool,
+    /// Whether volumes have guarantees of space in every life.
+    pub guarantees: bool,
     /// Whether the node has other aggregates, in every life in which it may.
     pub neighbours: bool,
     /// Whether the process dies at times instead of the machine, in every life.

@@ -136,6 +136,7 @@ impl Twin {
                 autogrow_max,
                 schedule: SnapshotSchedule::default(),
                 autodelete: SnapshotAutodelete::default(),
+                guarantee: aggregate::Guarantee::default(),
             };
             let shared = Arc::clone(&scope.aggregate.parts.shared);
             let known = |scope: &mut FreezeScope<'_, '_>| {
@@ -163,11 +164,16 @@ impl Twin {
     pub fn resize(&self, id: VolumeId, size_blocks: u64) -> Result<(), AggregateError> {
         let (volume, model) = (Arc::clone(&self.volumes[&id]), Arc::clone(&self.model));
         self.act(move |scope| {
-            lifecycle::resize(scope, &volume, size_blocks)?;
+            let acted = lifecycle::resize(
+                scope,
+                &volume,
+                size_blocks,
+                &mut aggregate::Patience::default(),
+            )?;
             model.change(|volumes| {
                 volumes.get_mut(&id).expect("it is there").size_blocks = size_blocks;
             });
-            Ok(Acted::Done)
+            Ok(acted)
         })
     }
 

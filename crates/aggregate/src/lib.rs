@@ -82,9 +82,9 @@ pub use relocation::splits::CloneSplit;
 pub use relocation::tiering::{Tiering, TieringPolicy};
 pub use service::action::{Acted, Action, CpDone, FreezeScope};
 pub use service::aggregate::{Aggregate, AggregateIdentity, Parts};
-pub use service::guarantees::{self, MemberRoom, Patience};
+pub use service::guarantees::{self, Patience};
 pub use service::member::{
-    ActiveDone, Cleaning, FreezeContext, Inherited, InheritedDone, Member, Published,
+    ActiveDone, Cleaning, FreezeContext, Inherited, InheritedDone, Member, MemberRoom, Published,
 };
 pub use service::pins::{ImagePin, PinError};
 pub use service::state::{Phase, PhaseDurations, dot};

@@ -129,7 +129,8 @@ pub(crate) fn check_new_room(
 }
 
 /// Makes flexible volumes, all or none, of which `make_root` makes the root directories; part of a
-/// freeze's action, in which [`check_guarantee`] comes before. They come in the order of their names.
+/// freeze's action, in which [`check_guarantee`] comes before. They come in the order of their
+/// names.
 ///
 /// # Errors
 /// Why they cannot be.

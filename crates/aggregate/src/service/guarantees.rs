@@ -9,18 +9,18 @@
 //! are together no more than what is free. A guarantee is given only where there is room for it.
 //!
 //! Fails: where room is lost afterwards, because a pinned image keeps what was freed, say, each
-//! volume has an equal part of what it lacks ([`cowfs::accounts::divide`]). Status tells how much is
-//! lacking.
+//! volume has an equal part of what it lacks ([`cowfs::accounts::divide`]). Status tells how much
+//! that leaves lacking.
 
 use super::action::Acted;
 use super::aggregate::Aggregate;
-use super::member::Member;
+use super::member::{Member, MemberRoom};
 use crate::block_side::policies::Guarantee;
 use crate::block_side::side::BlockSide;
 use crate::error::AggregateError;
 use crate::relocation::moves::FREE_BLOCKS_MIN;
 use affinity::Access;
-use cowfs::accounts::{GuaranteedRoom, divide};
+use cowfs::accounts::divide;
 use cowfs::pointer::Pointer;
 use ondisk::pointer::PhysicalPointer;
 use ondisk::records::STATE_ONLINE;
@@ -40,15 +40,6 @@ const PUT_OFFS_MAX: u32 = 3;
 /// How often an action has waited for room.
 #[derive(Default)]
 pub struct Patience(u32);
-
-/// What a member takes of its aggregate.
-pub struct MemberRoom<'a> {
-    /// Blocks that it takes at most: all its numbers, and what its images cost beside. 0: nothing
-    /// is guaranteed to it, because it is read-only.
-    pub blocks_max: u64,
-    /// Its account.
-    pub account: &'a GuaranteedRoom,
-}
 
 /// Settles what is guaranteed to each volume. Nothing else of the aggregate runs meanwhile.
 pub fn settle(aggregate: &Aggregate, access: &Access<'_>) {

@@ -3,8 +3,8 @@
 //! Invariants: between [`Member::freeze`] and [`Member::publish`] a member has one image; the calls
 //! come in that order, both while nothing else of the aggregate runs.
 
-use super::guarantees::MemberRoom;
 use affinity::Access;
+use cowfs::accounts::GuaranteedRoom;
 use cowfs::buftree::Root;
 use cowfs::image::GivenUp;
 use cowfs::logical::CleanedInode;
@@ -53,6 +53,15 @@ pub struct Inherited {
 
 /// Receives the next numbers of a clone that it may have inherited; `None` if it cannot tell now.
 pub type InheritedDone = Box<dyn FnOnce(Option<Inherited>) + Send>;
+
+/// What a member takes of its aggregate.
+pub struct MemberRoom<'a> {
+    /// Blocks that it takes at most: all its numbers, and what its images cost beside. 0: nothing
+    /// is guaranteed to it, because it is read-only.
+    pub blocks_max: u64,
+    /// Its account.
+    pub account: &'a GuaranteedRoom,
+}
 
 /// A volume, as consistency points know it.
 pub trait Member: Send + Sync {

@@ -103,9 +103,9 @@ pub enum VolumeCommand {
         /// with stay
         #[arg(long, value_name = "off|scheduled|all")]
         snapshot_autodelete: Option<SnapshotAutodelete>,
-        /// How much room its aggregate keeps for the volume. none: it takes room as it needs it, and
-        /// its clients find none where the aggregate is full. volume: what it lacks of its whole
-        /// size is kept, and no other volume can take it; refused where there is not so much
+        /// How much room its aggregate keeps for the volume. none: it takes room as it needs it,
+        /// and its clients find none where the aggregate is full. volume: what it lacks of its
+        /// whole size is kept, and no other volume can take it; refused where there is not so much
         #[arg(long, value_name = "none|volume")]
         guarantee: Option<Guarantee>,
     },

@@ -475,6 +475,12 @@ fn check_record(
         // Its blocks cool as before.
         expected.scan_started = after.scan_started;
         expected.scan_next = after.scan_next;
+        // An administrator may choose another, and a full volume grows.
+        expected.guarantee = after.guarantee;
+        let sizes = before.size_blocks.get()..=before.autogrow_max_blocks.get();
+        if sizes.contains(&after.size_blocks.get()) {
+            expected.size_blocks = after.size_blocks;
+        }
     }
     expected.padding[FEATURE_BYTE] = 1;
     let word = match class {
@@ -483,13 +489,16 @@ fn check_record(
         FeatureClass::Incompatible => after.features.incompatible,
     };
     let is_kept = word.get() >> LATER.0 & 1 == 1;
-    if is_kept && expected.to_block() == after.to_block() {
+    let (expected, after) = (expected.to_block(), after.to_block());
+    if is_kept && expected == after {
         return Ok(());
     }
+    let bytes = expected.bytes().iter().zip(after.bytes());
+    let first = bytes.enumerate().find(|(_, (one, other))| one != other).map(|(at, _)| at);
     Err(Finding::Listing {
         what: format!("record of {name}, which has a feature that is {class}"),
         expected: "as the newer build wrote it".to_owned(),
-        found: format!("changed; the bit is kept: {is_kept}"),
+        found: format!("changed at byte {first:?}; the bit is kept: {is_kept}"),
     })
 }
 

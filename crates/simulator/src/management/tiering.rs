@@ -146,7 +146,9 @@ impl Tierings {
         let was = |policy| self.was(volume, policy);
         let age = platform::Clock::wall(&machine.world).get().saturating_sub(volume.created.get());
         let age_hours = u64::try_from(age).unwrap_or(0) / HOUR_NANOSECONDS;
-        if in_objects > 0 && !was(TieringPolicy::All) {
+        // From full disks blocks are written to objects whatever the policy says.
+        let was_full = self.used_blocks_max * 10 > machine.plan.first_end().get() * FULL_TENTHS;
+        if in_objects > 0 && !was(TieringPolicy::All) && !was_full {
             if age_hours < COOLING_HOURS_MIN && !machine.clock.is_unsteady() {
                 return found(format!("blocks have moved and it is {age_hours} hours old"));
             }
@@ -155,7 +157,6 @@ impl Tierings {
         let held = volume.used_blocks().saturating_sub(volume.active_blocks());
         // What they held until it was freed.
         let held = held + volume.delayed_blocks();
-        let was_full = self.used_blocks_max * 10 > machine.plan.first_end().get() * FULL_TENTHS;
         let was = |policy| self.was(volume, policy);
         let may_have_active = was(TieringPolicy::All) || was(TieringPolicy::Auto) || is_restored;
         if was_full || may_have_active || in_objects == 0 {

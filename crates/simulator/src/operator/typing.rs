@@ -233,6 +233,10 @@ impl Typist<'_> {
         let aggregate = self.aggregate();
         let size_bytes = VOLUME_BYTES_MIN * (1 + self.choices.below(4));
         let grows = size_bytes < 3 * VOLUME_BYTES_MIN;
+        let guarantee = match grows || is_worked_on(&names[0]) {
+            true => Guarantee::None,
+            false => Guarantee::Volume,
+        };
         VolumeCreate {
             names,
             aggregate,
@@ -248,8 +252,8 @@ impl Typist<'_> {
                 true => SnapshotAutodelete::Scheduled,
                 false => SnapshotAutodelete::Off,
             },
-            // Those that have the largest sizes ask for room that may not be there.
-            guarantee: if grows { Guarantee::None } else { Guarantee::Volume },
+            // It may be refused for want of room, and those who work on volumes want theirs.
+            guarantee,
             dry_run: self.is_dry(),
         }
     }

@@ -147,6 +147,8 @@ impl Plan {
             _ if lives.wide => Filling::Volumes,
             0..15 => Filling::Volumes,
             15..20 if lives.losing.is_none() => Filling::Aggregate,
+            // There guarantees count.
+            20..60 if lives.guarantees && lives.losing.is_none() => Filling::Aggregate,
             _ => Filling::Nothing,
         };
         let is_small = filling == Filling::Aggregate;

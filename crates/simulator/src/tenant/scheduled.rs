@@ -9,9 +9,10 @@ use super::Tenant;
 use crate::machine::Machine;
 use crate::seed::finding::Finding;
 use cowfs::budget::{Spender, VOLUME_OVERHEAD_BLOCKS};
-use dblade::{ServedVolume, SnapshotAutodelete};
+use dblade::{ServedVolume, SnapshotAutodelete, VolumeKind};
 use platform::completion::promise;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use units::{Schedule, Timestamp};
 use volume::SnapshotRequest;
 
@@ -50,8 +51,10 @@ impl Tenant {
     pub(super) fn check_none_could_go(&self, machine: &mut Machine<'_>) -> Result<(), Finding> {
         let Some(served) = self.autodeleting(machine) else { return Ok(()) };
         let budget = &served.aggregate.parts.shared.budget;
-        // To delete takes room, too.
-        if !budget.could_promise(VOLUME_OVERHEAD_BLOCKS, Spender::Reclaim) {
+        // To delete takes room, too. Where the last freeze found none, nobody waits until the next.
+        let VolumeKind::Flexible(volume) = &served.kind else { return Ok(()) };
+        let is_tried = !volume.front.shared.may_delete_snapshot.load(Ordering::Relaxed);
+        if is_tried || !budget.could_promise(VOLUME_OVERHEAD_BLOCKS, Spender::Reclaim) {
             return Ok(());
         }
         let engine = Arc::clone(&machine.engine);

@@ -23,6 +23,8 @@ pub struct GuaranteedRoom {
     frozen: AtomicU64,
     /// An administrator has chosen it, however much there is.
     is_chosen: AtomicBool,
+    /// As of the last commit: so much more could be guaranteed.
+    growth: AtomicU64,
 }
 
 impl GuaranteedRoom {
@@ -30,6 +32,17 @@ impl GuaranteedRoom {
     pub fn guarantee(&self, blocks: u64, is_chosen: bool) {
         self.is_chosen.store(is_chosen, Ordering::Relaxed);
         self.blocks.store(blocks.max(self.promised_blocks()), Ordering::Relaxed);
+    }
+
+    /// So much more could be guaranteed to a volume that grows.
+    pub fn set_growth(&self, blocks: u64) {
+        self.growth.store(blocks, Ordering::Relaxed);
+    }
+
+    /// Blocks that could be guaranteed more to a volume that grows, as of the last commit.
+    #[must_use]
+    pub fn growth_blocks(&self) -> u64 {
+        self.growth.load(Ordering::Relaxed)
     }
 
     /// Whether the volume has a guarantee.

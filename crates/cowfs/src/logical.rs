@@ -97,6 +97,16 @@ impl Shared {
         }
     }
 
+    /// Blocks that the volume may grow by itself and that there is room for.
+    #[must_use]
+    pub fn may_grow_blocks(&self) -> u64 {
+        let growth = self.growth_blocks.load(Ordering::Relaxed);
+        match self.guaranteed.is_chosen() {
+            false => growth,
+            true => growth.min(self.guaranteed.growth_blocks()),
+        }
+    }
+
     /// The volume has no room for `blocks`. Whether waiting for it to grow helps: it may grow, and
     /// the aggregate has room for the blocks and for the growth.
     #[must_use]
@@ -106,7 +116,7 @@ impl Shared {
         // What the volume grows by is guaranteed as well, out of what all share.
         let has_room = match self.guaranteed.is_chosen() {
             false => aggregate.could_promise(all, spender),
-            true => aggregate.could_promise(2 * all, Spender::Common),
+            true => 2 * all <= self.guaranteed.growth_blocks(),
         };
         let grows = self.growth_blocks.load(Ordering::Relaxed) > 0
             && !mutation::broken(Rule::GrowthRefused)

@@ -78,7 +78,7 @@ pub use summary::{AggregateSummary, SnapshotSummary, VolumeSummary};
 pub use volume::VolumeDamage;
 pub use volume::differences::{Change, Difference, Differences, Found};
 pub use volume::recovery_queue::Keeping;
-pub use volume::room_blocks_max;
+pub use volume::{growth_room_blocks, new_room_blocks, room_blocks_max};
 
 #[cfg(test)]
 mod tests;

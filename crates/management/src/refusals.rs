@@ -76,6 +76,9 @@ pub(crate) fn code_of_media(error: &MediaError) -> Code {
     }
 }
 
+/// How the refusal of a guarantee ends.
+const UNGUARANTEED: &str = "needed for blocks that move";
+
 fn next_of(error: &EngineError) -> Option<&'static str> {
     match error {
         EngineError::NotFound { kind: "aggregate", .. } => Some("stroop aggr list"),
@@ -85,6 +88,9 @@ fn next_of(error: &EngineError) -> Option<&'static str> {
         }))) => Some("other disks (stroop disk list), or --force to erase what is there"),
         EngineError::Aggregate(AggregateError::Raid(RaidError::TooFewDisks { .. })) => {
             Some("attach the disks that are missing; the aggregate is opened by itself then")
+        }
+        EngineError::Aggregate(AggregateError::Refused(text)) if text.ends_with(UNGUARANTEED) => {
+            Some("a smaller size, --guarantee none, or more disks (stroop aggr add)")
         }
         EngineError::Aggregate(AggregateError::Stopping) => Some("start the server again"),
         EngineError::Aggregate(AggregateError::Store(_) | AggregateError::Log(_)) => {

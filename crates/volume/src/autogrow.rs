@@ -24,8 +24,8 @@ use zerocopy::little_endian::U64;
 const SHORT_SHARE: u64 = 10;
 /// It grows by this part of its size.
 const STEP_SHARE: u64 = 8;
-/// A volume with a guarantee grows by this part of the room that is guaranteed to nobody: its
-/// numbers and its images take more than its size.
+/// A volume with a guarantee grows by this part at most of the room that can be guaranteed: beside
+/// its size there are its metafiles, and the blocks of images.
 const GUARANTEED_SHARE: (u64, u64) = (4, 5);
 /// And by at least so many blocks, 4 MiB: what one write asks for fits several times.
 const STEP_BLOCKS_MIN: u64 = 1024;
@@ -66,8 +66,7 @@ pub(crate) fn grow_if_short(volume: &FlexibleVolume, access: &mut Access<'_>, is
         false => maximum.min(size_blocks + step),
     };
     if larger == size_blocks {
-        // Nobody waits for what cannot be.
-        return volume.forgo_growth();
+        return;
     }
     if volume.resize(access, larger).is_err() || mutation::broken(Rule::GrowthUnrecorded) {
         return;

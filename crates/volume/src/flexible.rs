@@ -409,11 +409,7 @@ impl FlexibleVolume {
             let waits = match could_be {
                 // What others were promised is mostly more than they come to use. If it is not, the
                 // volume is asked to grow at the next freeze, or to delete a snapshot.
-                true => {
-                    shared.growth_blocks.load(Ordering::Relaxed) > 0
-                        || is_own_creation(request)
-                            && shared.may_delete_snapshot.load(Ordering::Relaxed)
-                }
+                true => shared.growth_blocks.load(Ordering::Relaxed) > 0,
                 false => {
                     shared.ask_to_grow(numbers, of_own)
                         || is_own_creation(request) && shared.ask_for_deletion()
@@ -427,9 +423,6 @@ impl FlexibleVolume {
             return Ok(Acted::Done);
         } else {
             own.forgo(numbers);
-            if is_own_creation(request) && shared.ask_for_deletion() {
-                return Ok(Acted::PutOff(AggregateError::Full));
-            }
             (accounts.could_take(cost, of_own), AggregateError::Full)
         };
         let is_put_off = makes_room && (could_be || shared.may_gain_room());

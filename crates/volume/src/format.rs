@@ -4,7 +4,8 @@
 //! directory yet; `operations` makes it.
 
 use affinity::AffinityId;
-use cowfs::budget::Overhead;
+use aggregate::guarantees;
+use cowfs::budget::{GROWTH_COST_BLOCKS, Overhead, VOLUME_OVERHEAD_BLOCKS};
 use cowfs::inode::{Inode, InodeAttributes};
 use cowfs::logical::{Logical, Shared};
 use cowfs::overlay::stripe_of;
@@ -34,6 +35,20 @@ pub fn room_blocks_max(size_blocks: u64) -> u64 {
     let (overhead, numbers) = (Overhead::default(), numbers_of(size_blocks));
     overhead.set_numbers(numbers);
     numbers + 2 * overhead.whole()
+}
+
+/// Blocks that are guaranteed to so many new volumes, and what making them takes.
+#[must_use]
+pub fn new_room_blocks(size_blocks: u64, count: usize) -> u64 {
+    let each = room_blocks_max(size_blocks) + 2 * VOLUME_OVERHEAD_BLOCKS;
+    each.saturating_mul(count as u64)
+}
+
+/// Blocks that are guaranteed beyond when a volume grows that has so many, and what that takes.
+#[must_use]
+pub fn growth_room_blocks((from, to): (u64, u64), owned_blocks: u64) -> u64 {
+    let lacking = |size_blocks| guarantees::lacking(room_blocks_max(size_blocks), owned_blocks);
+    lacking(to).saturating_sub(lacking(from)) + GROWTH_COST_BLOCKS
 }
 
 /// The logical side of an empty file system.

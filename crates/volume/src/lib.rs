@@ -28,7 +28,7 @@ mod delaying;
 pub mod differences;
 mod flexible;
 mod format;
-pub use format::room_blocks_max;
+pub use format::{growth_room_blocks, new_room_blocks, room_blocks_max};
 mod front;
 pub mod lifecycle;
 mod load;

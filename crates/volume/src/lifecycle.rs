@@ -12,7 +12,7 @@
 
 use crate::damage::VolumeDamage;
 use crate::flexible::FlexibleVolume;
-use crate::format::{format_logical, room_blocks_max, slack_blocks};
+use crate::format::{format_logical, growth_room_blocks, new_room_blocks, slack_blocks};
 use crate::front::{Front, FrontAffinities};
 use crate::load::{load_flexible, load_logical};
 use crate::traditional::TraditionalVolume;
@@ -23,7 +23,7 @@ use aggregate::{
     container_inode, guarantees,
 };
 use cowfs::accounts::GuaranteedRoom;
-use cowfs::budget::{Budget, GROWTH_COST_BLOCKS, Overhead, Spender, VOLUME_OVERHEAD_BLOCKS};
+use cowfs::budget::{Budget, Overhead, Spender, VOLUME_OVERHEAD_BLOCKS};
 use cowfs::logical::{Logical, Shared};
 use cowfs::reader::{Progress, Reader, Stop};
 use cowfs::space::Space;
@@ -124,8 +124,7 @@ pub(crate) fn check_new_room(
     if guarantee == Guarantee::None {
         return Ok(Acted::Done);
     }
-    let each = room_blocks_max(size_blocks) + 2 * VOLUME_OVERHEAD_BLOCKS;
-    guarantees::check_room(scope.aggregate, each.saturating_mul(count as u64), patience)
+    guarantees::check_room(scope.aggregate, new_room_blocks(size_blocks, count), patience)
 }
 
 /// Makes flexible volumes, all or none, of which `make_root` makes the root directories; part of a
@@ -449,16 +448,12 @@ fn check_growth(
     (slot, size_blocks): (usize, u64),
     patience: &mut Patience,
 ) -> Result<Acted, AggregateError> {
-    if Guarantee::of(&scope.block_side().table[slot].record) == Guarantee::None {
+    let guarantee = Guarantee::of(&scope.block_side().table[slot].record);
+    if guarantee == Guarantee::None || size_blocks <= volume.size_blocks() {
         return Ok(Acted::Done);
     }
-    let owned = volume.owned_blocks();
-    let lacking = |size_blocks| guarantees::lacking(room_blocks_max(size_blocks), owned);
-    let before = lacking(volume.size_blocks());
-    let more = lacking(size_blocks).saturating_sub(before) + GROWTH_COST_BLOCKS;
-    if size_blocks <= volume.size_blocks() {
-        return Ok(Acted::Done);
-    }
+    let sizes = (volume.size_blocks(), size_blocks);
+    let more = growth_room_blocks(sizes, volume.owned_blocks());
     guarantees::check_room(scope.aggregate, more, patience)
 }
 

@@ -4,7 +4,7 @@
 
 use crate::damage::VolumeDamage;
 use crate::flexible::{FlexibleVolume, settle};
-use crate::format::room_blocks_max;
+use crate::format::numbers_of;
 use crate::load::snapshot_views;
 use crate::snapshots::{RestoreStep, RestoredImage};
 use crate::under_way::{Cleaned, VolumeCleaning};
@@ -210,8 +210,13 @@ impl Member for FlexibleVolume {
 
     fn room(&self) -> Option<MemberRoom<'_>> {
         let is_written = !self.front.is_read_only();
-        let blocks_max = if is_written { room_blocks_max(self.size_blocks()) } else { 0 };
-        Some(MemberRoom { blocks_max, account: &self.front.shared.guaranteed })
+        let shared = &self.front.shared;
+        let blocks_max = match is_written {
+            // The maps of a volume that has shrunk are as large as before.
+            true => numbers_of(self.size_blocks()) + 2 * shared.overhead.whole(),
+            false => 0,
+        };
+        Some(MemberRoom { blocks_max, account: &shared.guaranteed })
     }
 
     fn let_go(&self, access: &mut Access<'_>) {

@@ -1,16 +1,16 @@
 //! Room that an aggregate guarantees to volumes (decision 76, FlexVol section 4.3): as much as each
 //! of them lacks of its whole size.
 //!
-//! At each commit, and where an administrator changes which volumes have a guarantee or how large
-//! they are, all shares are settled anew. What a volume lacks is its numbers, and what its images
+//! At each commit, and at freezes at which a volume gets another guarantee or another size, comes
+//! or goes, all shares are settled anew. What a volume lacks is its numbers, and what its images
 //! cost beside, less the blocks that it has.
 //!
 //! Invariants: what is guaranteed to all volumes, the reserve, and what is promised out of the rest
 //! are together no more than what is free. A guarantee is given only where there is room for it.
 //!
 //! Fails: where room is lost afterwards, because a pinned image keeps what was freed, say, each
-//! volume has an equal part of what it lacks ([`cowfs::accounts::divide`]). Status tells how much
-//! that leaves lacking.
+//! volume has the same fraction of what it lacks ([`cowfs::accounts::divide`]). Status tells how
+//! much that leaves lacking.
 
 use super::action::Acted;
 use super::aggregate::Aggregate;
@@ -59,9 +59,6 @@ pub(crate) fn commit(aggregate: &Aggregate, side: &BlockSide) {
 pub(crate) fn settle_shares(aggregate: &Aggregate, side: &BlockSide) {
     let owned = owned_by_guaranteed(side);
     let budget = &aggregate.parts.shared.budget;
-    if owned.is_empty() && budget.guaranteed_blocks() == 0 {
-        return;
-    }
     let members = aggregate.members();
     let mut rooms: Vec<(MemberRoom<'_>, Option<u64>)> = Vec::with_capacity(members.len());
     for member in &members {
@@ -82,6 +79,8 @@ pub(crate) fn settle_shares(aggregate: &Aggregate, side: &BlockSide) {
         missing += wanted.unwrap_or(0).saturating_sub(blocks);
     }
     budget.set_guaranteed(all);
+    let growth = free_blocks(aggregate);
+    rooms.iter().for_each(|(room, _)| room.account.set_growth(growth));
     aggregate.statistics.guarantee_lacking_blocks.store(missing, Ordering::Relaxed);
 }
 
@@ -153,7 +152,8 @@ pub fn check_now(aggregate: &Aggregate, blocks: u64) -> Result<(), AggregateErro
 fn no_room(blocks: u64, free_blocks: u64) -> AggregateError {
     let size = |blocks: u64| ByteSize(blocks.saturating_mul(BLOCK_SIZE_U64));
     AggregateError::Refused(format!(
-        "{} of the aggregate would be guaranteed, and {} are free and guaranteed to no volume",
+        "{} of the aggregate would be guaranteed, and {} are free, guaranteed to no volume and not \
+         needed for blocks that move",
         size(blocks),
         size(free_blocks)
     ))

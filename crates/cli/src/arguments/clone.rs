@@ -19,8 +19,8 @@ pub enum CloneCommand {
         /// over
         #[arg(long, value_name = "CLIENT[:OPTION]...")]
         export: Vec<ExportRule>,
-        /// How much room its aggregate keeps for it: see `volume set`; with volume, for what it
-        /// shares as well [default: as for the volume]
+        /// How much room its aggregate keeps for it: see `volume set`. volume: room to write over
+        /// what it shares with its parent, too [default: as for the parent]
         #[arg(long, value_name = "none|volume")]
         guarantee: Option<Guarantee>,
         /// Only say what would be done

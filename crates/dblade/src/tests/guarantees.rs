@@ -108,13 +108,13 @@ fn no_more_is_guaranteed_than_there_is() {
     // The largest that fits, and one that does not.
     let fits = (1..free).rfind(|size| room_blocks_max(*size) <= free - 400).unwrap();
     let text = refusal(create(&node, "large", fits + 400, Guarantee::Volume));
-    assert!(text.ends_with("are free and guaranteed to no volume"), "{text}");
+    assert!(text.ends_with("needed for blocks that move"), "{text}");
     assert!(node.engine.volume_named("large").is_none());
     let text = refusal(set(&node, "v0", Guarantee::Volume));
-    assert!(text.ends_with("guaranteed to no volume"), "{text}");
+    assert!(text.ends_with("needed for blocks that move"), "{text}");
     assert_eq!(node.engine.volume_named("v0").unwrap().guarantee(), Guarantee::None);
     let text = refusal(resize(&node, "small", SIZE_BLOCKS + fits + 2000));
-    assert!(text.ends_with("guaranteed to no volume"), "{text}");
+    assert!(text.ends_with("needed for blocks that move"), "{text}");
     let text = refusal(create(&node, "huge", u64::MAX / 64, Guarantee::Volume));
     assert!(text.contains("block") || text.contains("guaranteed"), "{text}");
     create(&node, "large", fits, Guarantee::Volume).unwrap();
@@ -161,7 +161,7 @@ fn a_deleted_volume_keeps_nothing_and_comes_back_where_there_is_room() {
     let pieces = fill(&node, "v0", PIECES_MAX);
     let undelete = || node.wait(|done| node.engine.undelete_volume(title, "small", done));
     let text = refusal(undelete());
-    assert!(text.ends_with("guaranteed to no volume"), "{text}");
+    assert!(text.ends_with("needed for blocks that move"), "{text}");
     assert!(node.engine.volume_named(title).is_some());
     let root = node.root("v0");
     for number in 0..pieces {
@@ -187,7 +187,7 @@ fn a_clone_has_the_guarantee_of_its_parent_unless_another_is_chosen() {
     assert_eq!(room(&node, "thin").0, 0);
     fill(&node, "v0", PIECES_MAX);
     let text = refusal(node.clone_volume("small", "s", "third"));
-    assert!(text.ends_with("guaranteed to no volume"), "{text}");
+    assert!(text.ends_with("needed for blocks that move"), "{text}");
     let root = node.root("clone");
     for number in 0..20 {
         write_over(&node, root, number, content(200 + number, 64 << 10));

@@ -142,7 +142,7 @@ impl Status {
         }
         checks.extend(volumes.iter().filter_map(|volume| {
             let its = aggregates.iter().find(|one| one.name == volume.aggregate);
-            check_volume(volume, its.map_or(0, |one| one.free_bytes) + volume.guaranteed_bytes)
+            check_volume(volume, its.map_or(0, |one| one.free_bytes))
         }));
         checks.extend(volumes.iter().filter_map(check_damage));
         let (served, looks) = (self.node.served(), &self.volumes.looks);

@@ -3,15 +3,21 @@
 //! Invariants: pure functions of what status found.
 
 use super::health::is_full;
-use admin_api::{DamagedFile, HealthCheck, Severity, VolumeInfo, VolumeState};
+use admin_api::{DamagedFile, Guarantee, HealthCheck, Severity, VolumeInfo, VolumeState};
 use dblade::{ServedVolume, VolumeNames};
 
-/// The check of a volume; `free_bytes` of its aggregate are free for it.
+/// The check of a volume; `free_bytes` of its aggregate are free for all.
 pub(crate) fn check_volume(info: &VolumeInfo, free_bytes: u64) -> Option<HealthCheck> {
     let takes_changes = info.damage.is_none() && info.lacking_feature.is_none();
     // Bytes that the volume may grow by itself count as available if the aggregate has them.
     let growth_bytes = info.autogrow_max_bytes.unwrap_or(0).saturating_sub(info.size_bytes);
-    let beyond_bytes = growth_bytes.min(free_bytes.saturating_sub(info.available_bytes));
+    let taken_bytes = match info.guarantee {
+        Guarantee::None => info.available_bytes,
+        // What is available is the volume's own.
+        Guarantee::Volume => 0,
+    };
+    let beyond_bytes = growth_bytes.min(free_bytes.saturating_sub(taken_bytes));
+    let free_bytes = free_bytes + info.guaranteed_bytes;
     let available_bytes = info.available_bytes + beyond_bytes;
     let is_low = takes_changes && is_full(available_bytes, info.size_bytes);
     let own_bytes = info.size_bytes.saturating_sub(info.used_bytes()) + growth_bytes;

@@ -19,7 +19,10 @@ use admin_api::{
     VolumeCreate, VolumeInfo, VolumeResize, VolumeSet,
 };
 use aggregate::guarantees;
-use dblade::{Tiering, VOLUMES_MAX, VolumeChange, VolumeKind, VolumeRequest, room_blocks_max};
+use dblade::{
+    Tiering, VOLUMES_MAX, VolumeChange, VolumeKind, VolumeRequest, growth_room_blocks,
+    new_room_blocks,
+};
 use units::{BLOCK_SIZE_U64, ByteSize};
 
 /// Mode of a new volume's root directory.
@@ -106,8 +109,8 @@ impl Volumes {
         let rules = checked_rules(CREATE, object, &wanted.exports)?;
         check_tiering(CREATE, object, stored_tiering(wanted))?;
         if wanted.dry_run {
-            let blocks = room_blocks_max(wanted.size_bytes.div_ceil(BLOCK_SIZE_U64));
-            let blocks = blocks.saturating_mul(wanted.names.len() as u64);
+            let size_blocks = wanted.size_bytes.div_ceil(BLOCK_SIZE_U64);
+            let blocks = new_room_blocks(size_blocks, wanted.names.len());
             self.check_guarantee((CREATE, object), (wanted.guarantee, &aggregate.name), blocks)?;
             let planned = |name: &String| self.planned(name, wanted, aggregate);
             return Ok(wanted.names.iter().map(planned).collect());
@@ -243,10 +246,8 @@ impl Volumes {
         if wanted.dry_run {
             let size_bytes = wanted_bytes;
             if size_bytes > info.size_bytes {
-                let owned = volume.owned_blocks();
-                let lacking = |size| guarantees::lacking(room_blocks_max(size), owned);
-                let before = lacking(volume.size_blocks());
-                let more = lacking(size_blocks).saturating_sub(before);
+                let sizes = (volume.size_blocks(), size_blocks);
+                let more = growth_room_blocks(sizes, volume.owned_blocks());
                 let guarantee = (info.guarantee, info.aggregate.as_str());
                 self.check_guarantee((message, name), guarantee, more)?;
             }

@@ -8,10 +8,11 @@ use crate::refusals::taken;
 use crate::volumes::changes::{check_slots, checked_rules, object_of};
 use crate::volumes::policies::{shown_guarantee, stored_guarantee};
 use crate::volumes::room::Volumes;
+use crate::volumes::view::planned_guarantee;
 use admin_api::{
     AdminError, CloneCreate, CloneOf, Code, ExportRule, Guarantee, Time, VolumeInfo, VolumeState,
 };
-use dblade::{CloneRequest, ServedVolume, SnapshotSummary, VolumeKind, room_blocks_max};
+use dblade::{CloneRequest, ServedVolume, SnapshotSummary, VolumeKind, new_room_blocks};
 use std::sync::Arc;
 use units::BLOCK_SIZE_U64;
 
@@ -53,9 +54,8 @@ impl Volumes {
             check_slots(CREATE, object, (aggregate, wanted.names.len()))?;
         }
         if wanted.dry_run {
-            let blocks = room_blocks_max(parent.size_blocks());
-            let blocks = blocks.saturating_mul(wanted.names.len() as u64);
-            self.check_guarantee((CREATE, object), (guarantee, name), blocks)?;
+            let blocks = new_room_blocks(parent.size_blocks(), wanted.names.len());
+            self.check_guarantee((CLONE, &source), (guarantee, name), blocks)?;
             let planned =
                 |name: &String| self.planned_clone(name, (&parent, base), guarantee, &rules);
             return Ok(wanted.names.iter().map(planned).collect());
@@ -106,7 +106,7 @@ impl Volumes {
             delayed_free_bytes: 0,
             available_bytes,
             guarantee,
-            guaranteed_bytes: 0,
+            guaranteed_bytes: planned_guarantee(guarantee, parent.size_blocks()),
             snapshots: 0,
             created: Time(self.node.clock.wall()),
             clone_of: Some(CloneOf { volume: parent.name(), snapshot: base.name.clone() }),

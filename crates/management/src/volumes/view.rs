@@ -11,12 +11,20 @@ use crate::volumes::schedules::shown_schedule;
 use admin_api::{
     AggregateInfo, DamagedFile, Guarantee, Owner, Time, VolumeCreate, VolumeInfo, VolumeState,
 };
-use dblade::{GivenUp, ServedVolume, VolumeDamage, VolumeKind};
+use dblade::{GivenUp, ServedVolume, VolumeDamage, VolumeKind, room_blocks_max};
 use std::sync::Arc;
 use units::BLOCK_SIZE_U64;
 
 /// Owner of a new volume's root directory, unless another is named.
 pub(crate) const ROOT_OWNER: Owner = Owner { uid: 0, gid: 0 };
+/// What would be kept free for a new volume of this size.
+pub(super) fn planned_guarantee(guarantee: Guarantee, size_blocks: u64) -> u64 {
+    match guarantee {
+        Guarantee::None => 0,
+        Guarantee::Volume => room_blocks_max(size_blocks).saturating_mul(BLOCK_SIZE_U64),
+    }
+}
+
 impl Volumes {
     /// How a volume of this name would be.
     pub(crate) fn planned(
@@ -39,7 +47,10 @@ impl Volumes {
             snapshot_policy: wanted.snapshot_policy,
             snapshot_autodelete: wanted.snapshot_autodelete,
             guarantee: wanted.guarantee,
-            guaranteed_bytes: 0,
+            guaranteed_bytes: planned_guarantee(
+                wanted.guarantee,
+                wanted.size_bytes.div_ceil(BLOCK_SIZE_U64),
+            ),
             tiered_bytes: 0,
             size_bytes: wanted.size_bytes,
             live_bytes: 0,

@@ -18,7 +18,6 @@ use file_service::{Allocation, FsError, NodeChange, calls};
 use ondisk::operation::{
     ALLOCATE_RESERVE, ALLOCATE_ZERO, AllocateRecord, FLAG_DROPS_CAPABILITY, KIND_ALLOCATE,
 };
-use std::sync::atomic::Ordering;
 use units::{BlockNumber, InodeNumber};
 
 impl Mutation for Scoped<calls::Allocate> {
@@ -85,8 +84,7 @@ fn check_room<P: Pointer>(
 ) -> Outcome<()> {
     let shared = &transaction.logical().shared;
     // A volume that may grow does so when the range is written.
-    let growth = shared.growth_blocks.load(Ordering::Relaxed);
-    let own = shared.budget.free_blocks() + growth;
+    let own = shared.budget.free_blocks() + shared.may_grow_blocks();
     let room = own.min(shared.accounts().free_blocks_of_aggregate());
     let blocks = apply::touched(start, end);
     let mut missing = blocks.end.since(blocks.start);

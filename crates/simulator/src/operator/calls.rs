@@ -350,7 +350,7 @@ fn has_no_room(error: &AdminError) -> bool {
 
 /// Whether what would be guaranteed to a volume is not free.
 fn has_no_guarantee(error: &AdminError) -> bool {
-    error.cause.iter().any(|cause| cause.ends_with("guaranteed to no volume"))
+    error.cause.iter().any(|cause| cause.ends_with("needed for blocks that move"))
 }
 
 /// Whether a volume uses more than it was to have.

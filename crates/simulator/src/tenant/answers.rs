@@ -120,7 +120,11 @@ impl Tenant {
             check_refusal(machine, &self.name)?;
             // What else is under way may be refused before the volume may grow.
             if self.in_flight.is_empty() {
-                self.check_none_could_go(machine)?;
+                // Neither waits for a snapshot to go: fallocate never, and a snapshot not where
+                // operations were promised the room.
+                if !matches!(operation, Operation::Snapshot(_) | Operation::Allocate { .. }) {
+                    self.check_none_could_go(machine)?;
+                }
                 self.let_grow(machine);
             }
         }

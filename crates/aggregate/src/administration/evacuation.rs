@@ -70,8 +70,8 @@ impl Aggregate {
             }
             // From now on its room is nobody's to promise.
             settle_budget(&this.parts.shared, side, &geometry);
-            guarantees::settle_shares(&this, side);
             note(&this, side);
+            guarantees::settle_shares(&this, side);
             Ok(Acted::Done)
         };
         self.request_action(Box::new(begin), done);

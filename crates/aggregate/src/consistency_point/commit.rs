@@ -143,7 +143,7 @@ impl Commit<'_, '_> {
             run: |commit| commit.on_side(|aggregate, _, side| evacuation::end(aggregate, side)),
         },
         Step {
-            name: "The budget follows the free map, and guarantees what volumes own",
+            name: "The budget follows the free map, and guarantees follow the budget",
             reason: "After all that changes what is free or nobody's; before members promise for what they \
                      go on with",
             run: |commit| {

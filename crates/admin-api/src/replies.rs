@@ -211,7 +211,7 @@ pub struct AggregateInfo {
     /// Free, and guaranteed to volumes: each has its own.
     #[serde(default)]
     pub guaranteed_bytes: u64,
-    /// What volumes should have of that beyond, because room was lost after it was guaranteed.
+    /// Bytes that were guaranteed to volumes and are not there: room was lost since.
     #[serde(default)]
     pub guarantee_lacking_bytes: u64,
     /// The sizes of its volumes together, without those in the recovery queue.

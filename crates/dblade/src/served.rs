@@ -208,7 +208,7 @@ impl ServedVolume {
         *self.guarantee.read()
     }
 
-    /// Blocks that its aggregate keeps free for it, as of the last commit.
+    /// Blocks that its aggregate keeps free for it, as of the last freeze or commit.
     #[must_use]
     pub fn guaranteed_blocks(&self) -> u64 {
         match &self.kind {

@@ -135,7 +135,7 @@ pub(super) fn bring_online(
     Ok(volume.clone())
 }
 
-/// What is kept free for a volume that lacks so much of its size.
+/// Bytes that its aggregate keeps free for a volume, of whose size `lacking_bytes` are not in use.
 const fn kept_free(guarantee: Guarantee, lacking_bytes: u64) -> u64 {
     match guarantee {
         Guarantee::None => 0,

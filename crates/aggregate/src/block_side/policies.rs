@@ -147,7 +147,7 @@ pub enum Guarantee {
     /// None: the volume takes room as it needs it.
     #[default]
     None,
-    /// What it lacks of its whole size.
+    /// As many blocks as the volume lacks of its whole size.
     Volume,
 }
 

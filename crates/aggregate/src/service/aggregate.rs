@@ -254,7 +254,7 @@ impl Aggregate {
         self.state.lock().running_cp
     }
 
-    /// Blocks that volumes have a guarantee of and that are not free, as of the last commit.
+    /// Blocks that were guaranteed to volumes and are not there, as of the last freeze or commit.
     #[must_use]
     pub fn guarantee_lacking_blocks(&self) -> u64 {
         self.statistics.guarantee_lacking_blocks.load(Ordering::Relaxed)

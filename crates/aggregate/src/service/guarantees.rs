@@ -1,16 +1,17 @@
-//! Room that an aggregate guarantees to volumes (decision 76, FlexVol section 4.3): as much as each
-//! of them lacks of its whole size.
+//! Room that an aggregate guarantees to volumes (decision 76, FlexVol section 4.3). A volume with a
+//! guarantee has a *share*: free blocks that no other volume may take, as many as it lacks of its
+//! whole size.
 //!
 //! At each commit, and at freezes at which a volume gets another guarantee or another size, comes
-//! or goes, all shares are settled anew. What a volume lacks is its numbers, and what its images
-//! cost beside, less the blocks that it has.
+//! or goes, all shares are settled anew. A volume lacks its block numbers, and the blocks that its
+//! images cost beside, less the blocks that it has.
 //!
-//! Invariants: what is guaranteed to all volumes, the reserve, and what is promised out of the rest
-//! are together no more than what is free. A guarantee is given only where there is room for it.
+//! Invariants: all shares, the reserve, and promises out of the rest are together no more than the
+//! free blocks. A guarantee is given only where there is room for it.
 //!
-//! Fails: where room is lost afterwards, because a pinned image keeps what was freed, say, each
-//! volume has the same fraction of what it lacks ([`cowfs::accounts::divide`]). Status tells how
-//! much that leaves lacking.
+//! Fails: room may be lost after it was guaranteed: a pinned image keeps freed blocks, say. Then
+//! each share has the same fraction of the blocks that its volume lacks
+//! ([`cowfs::accounts::divide`]). Status tells how many blocks are missing.
 
 use super::action::Acted;
 use super::aggregate::Aggregate;
@@ -41,12 +42,12 @@ const PUT_OFFS_MAX: u32 = 3;
 #[derive(Default)]
 pub struct Patience(u32);
 
-/// Settles what is guaranteed to each volume. Nothing else of the aggregate runs meanwhile.
+/// Settles the shares of all volumes. Nothing else of the aggregate runs meanwhile.
 pub fn settle(aggregate: &Aggregate, access: &Access<'_>) {
     settle_shares(aggregate, aggregate.block_side.read(access));
 }
 
-/// A consistency point has committed: what it was promised is in use.
+/// A consistency point has committed: its promises are blocks in use. Settles all shares.
 pub(crate) fn commit(aggregate: &Aggregate, side: &BlockSide) {
     for member in aggregate.members() {
         if let Some(room) = member.room() {
@@ -56,6 +57,7 @@ pub(crate) fn commit(aggregate: &Aggregate, side: &BlockSide) {
     settle_shares(aggregate, side);
 }
 
+/// Settles the shares of all volumes.
 pub(crate) fn settle_shares(aggregate: &Aggregate, side: &BlockSide) {
     let owned = owned_by_guaranteed(side);
     let budget = &aggregate.parts.shared.budget;
@@ -96,8 +98,8 @@ fn owned_by_guaranteed(side: &BlockSide) -> FxHashMap<VolumeId, u64> {
     volumes.map(|volume| (volume, owned(&volume))).collect()
 }
 
-/// What a volume lacks that takes `blocks_max` and has so many blocks. These come with nodes of its
-/// container map, which are no blocks of the volume.
+/// Blocks that a volume lacks which takes `blocks_max` of its aggregate and has `owned_blocks`. With
+/// these come nodes of its container map, which are no blocks of the volume.
 #[must_use]
 pub const fn lacking(blocks_max: u64, owned_blocks: u64) -> u64 {
     let nodes = owned_blocks.div_ceil(POINTERS_PER_NODE);

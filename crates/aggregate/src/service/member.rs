@@ -54,7 +54,7 @@ pub struct Inherited {
 /// Receives the next numbers of a clone that it may have inherited; `None` if it cannot tell now.
 pub type InheritedDone = Box<dyn FnOnce(Option<Inherited>) + Send>;
 
-/// What a member takes of its aggregate.
+/// The room that a member takes in its aggregate.
 pub struct MemberRoom<'a> {
     /// Blocks that it takes at most: all its numbers, and what its images cost beside. 0: nothing
     /// is guaranteed to it, because it is read-only.
@@ -81,7 +81,7 @@ pub trait Member: Send + Sync {
         done(None);
     }
 
-    /// What it takes of the aggregate; `None` if that is the aggregate itself.
+    /// The room that it takes in the aggregate; `None` for a volume that is the aggregate itself.
     fn room(&self) -> Option<MemberRoom<'_>> {
         None
     }

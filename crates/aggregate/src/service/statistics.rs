@@ -29,7 +29,7 @@ pub struct Statistics {
     pub emptying_rewritten_blocks: AtomicU64,
     /// Blocks that clones had inherited and that were copied.
     pub split_blocks: AtomicU64,
-    /// Blocks that volumes have a guarantee of and that are not free, as of the last commit.
+    /// Blocks that were guaranteed to volumes and are not there, as of the last freeze or commit.
     pub guarantee_lacking_blocks: AtomicU64,
     /// Blocks of files that were written anew to lie in order.
     pub reallocated_blocks: AtomicU64,

@@ -90,7 +90,10 @@ fn next_of(error: &EngineError) -> Option<&'static str> {
             Some("attach the disks that are missing; the aggregate is opened by itself then")
         }
         EngineError::Aggregate(AggregateError::Refused(text)) if text.ends_with(UNGUARANTEED) => {
-            Some("a smaller size, --guarantee none, or more disks (stroop aggr add)")
+            Some(
+                "more disks (stroop aggr add), a smaller size, or fewer guarantees (stroop volume set \
+                 VOLUME --guarantee none)",
+            )
         }
         EngineError::Aggregate(AggregateError::Stopping) => Some("start the server again"),
         EngineError::Aggregate(AggregateError::Store(_) | AggregateError::Log(_)) => {

@@ -98,8 +98,8 @@ fn owned_by_guaranteed(side: &BlockSide) -> FxHashMap<VolumeId, u64> {
     volumes.map(|volume| (volume, owned(&volume))).collect()
 }
 
-/// Blocks that a volume lacks which takes `blocks_max` of its aggregate and has `owned_blocks`. With
-/// these come nodes of its container map, which are no blocks of the volume.
+/// Blocks that a volume lacks which takes `blocks_max` of its aggregate and has `owned_blocks`.
+/// With these come nodes of its container map, which are no blocks of the volume.
 #[must_use]
 pub const fn lacking(blocks_max: u64, owned_blocks: u64) -> u64 {
     let nodes = owned_blocks.div_ceil(POINTERS_PER_NODE);

@@ -5,16 +5,18 @@
 //!
 //! 1. *Files* ([`files`]): dirty blocks and holes go into the buftrees of user files, directories,
 //!    container files.
-//! 2. *Snapshots*: background work on snapshots; a new snapshot gets its record.
-//! 3. *Frees*: what was released until now may be delayed (`crate::space`); what metafiles free
+//! 2. *Quotas* ([`crate::quotas`]): changed inodes go into blocks of the inode file, in memory;
+//!    what that changes of usage goes into the quota file.
+//! 3. *Snapshots*: background work on snapshots; a new snapshot gets its record.
+//! 4. *Frees*: what was released until now may be delayed (`crate::space`); what metafiles free
 //!    from here on is not.
-//! 4. *Inodes*: changed inodes go into blocks of the inode file, in memory.
-//! 5. *Metafiles*: the free maps, TopAA and the inode file must have addresses before the free
+//! 5. *Inodes*: changed inodes go into blocks of the inode file, if they do not lie there already.
+//! 6. *Metafiles*: the free maps, TopAA and the inode file must have addresses before the free
 //!    map's content is known, and taking addresses changes the free map. So the step only *plans*:
 //!    it counts the blocks that the dirty metafiles will take and what they will free, takes and
 //!    frees that, and counts again, until nothing changes. It ends because a map block that is
 //!    dirty stays dirty.
-//! 6. *Seal*: the metafiles are written with the addresses taken: the maps, TopAA, the inode file
+//! 7. *Seal*: the metafiles are written with the addresses taken: the maps, TopAA, the inode file
 //!    that names them, the snapshot table that names the inode file.
 //!
 //! The result is a [`FileSystemRoot`] for the vol_info block or superblock.
@@ -30,8 +32,10 @@ use crate::buftree::{self, FileKey, Root};
 use crate::cleaner::{FileCleaner, Leaf, Plan, Sink, SinkMark};
 use crate::content::Content;
 use crate::inode::position;
-use crate::logical::{CleanedInode, FrozenInode, INODE_FILE, inode_file_key};
+use crate::logical::{CleanedInode, FrozenInode, INODE_FILE, inode_file_key, record_at};
 use crate::pointer::{BlockPlace, Pointer};
+use crate::quotas::table::QuotaWork;
+use crate::quotas::{QuotaChange, counting};
 use crate::ranges::RangeSet;
 use crate::reader::{Progress, Reader, Stop};
 use crate::snapshot::Snapshot;
@@ -43,8 +47,8 @@ use rustc_hash::FxHashSet;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use units::{
-    Block, BlockRef, CpNumber, Fbn, InodeNumber, Pvbn, SnapshotId, SnapshotUuid, Timestamp,
-    VolumeId,
+    BLOCK_SIZE_U64, Block, BlockRef, CpNumber, Fbn, InodeNumber, Pvbn, SnapshotId, SnapshotUuid,
+    Timestamp, VolumeId,
 };
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U64};
@@ -143,11 +147,16 @@ pub struct ImageFacts {
     pub orphan_count: u32,
     /// A snapshot to make.
     pub snapshots: Vec<NewSnapshot>,
+    /// Limits that an administrator has changed.
+    pub quota_changes: Vec<QuotaChange>,
+    /// There is room for counting what files use.
+    pub may_count_quotas: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
     Files,
+    Quotas,
     Snapshots,
     Frees,
     Inodes,
@@ -178,6 +187,8 @@ pub struct ImageCleaner<P: Pointer> {
     sealed: usize,
     sealing: Option<FileCleaner<P>>,
     written: u64,
+    quotas: QuotaWork,
+    quota_cleaner: Option<FileCleaner<P>>,
 }
 
 /// Sends the blocks of a file to the backend as they come.
@@ -274,8 +285,11 @@ impl<P: Pointer> Sink<P> for Reserved<'_, P> {
 impl<P: Pointer> ImageCleaner<P> {
     /// A cleaner for an image with these changed files.
     #[must_use]
-    pub fn new(facts: ImageFacts, work: Vec<FileWork<P>>, space: &Space<P>) -> Self {
+    pub fn new(mut facts: ImageFacts, work: Vec<FileWork<P>>, space: &Space<P>) -> Self {
+        let changes = std::mem::take(&mut facts.quota_changes);
         Self {
+            quotas: QuotaWork::new(changes, facts.may_count_quotas),
+            quota_cleaner: None,
             facts,
             step: Step::Files,
             files: ImageFiles::new(space.volume, space.inode_file.0, work),
@@ -348,6 +362,12 @@ impl<P: Pointer> ImageCleaner<P> {
                     let written = &mut self.written;
                     let mut sink = Direct { space: &mut *space, backend, reader, written };
                     self.files.run(reader, &mut sink)?;
+                    Step::Quotas
+                }
+                Step::Quotas => {
+                    if self.quotas.is_wanted(&space.quotas) {
+                        self.count_quotas(space, backend, reader)?;
+                    }
                     Step::Snapshots
                 }
                 Step::Snapshots => {
@@ -377,6 +397,44 @@ impl<P: Pointer> ImageCleaner<P> {
                 Step::Done => return Ok(()),
             };
         }
+    }
+
+    /// Counts what the image changes of users' and groups' usage into the quota file.
+    fn count_quotas(
+        &mut self,
+        space: &mut Space<P>,
+        backend: &mut dyn Backend<P>,
+        reader: &Reader<'_>,
+    ) -> Progress<()> {
+        if self.quota_cleaner.is_none() {
+            self.quotas.begin(&space.quotas);
+            self.put_inodes(space, reader)?;
+            let inodes = (&self.inode_file, &self.inode_leaves);
+            counting::count(&mut self.quotas, inodes, space.volume, reader)?;
+            for (inode, fbn) in &self.rewritten {
+                if inode.get() == metafile::QUOTAS {
+                    self.quotas.rewrite(&space.quotas, space.volume, *fbn, reader)?;
+                }
+            }
+            let (work, volume) = (&mut self.quotas, space.volume);
+            self.quota_cleaner = Some(counting::cleaner(work, &mut space.quotas, volume, reader)?);
+        }
+        let Some(cleaner) = &mut self.quota_cleaner else { unreachable!("set above") };
+        let written = &mut self.written;
+        let mut sink = Direct { space: &mut *space, backend, reader, written };
+        let (root, change) = cleaner.run(reader, &mut sink).map_err(|stop| match stop {
+            Stop::Damaged(pvbn) => Stop::MetafileDamaged(pvbn),
+            stop => stop,
+        })?;
+        space.quotas_passed.extend(self.quotas.take_passed());
+        let file = &mut space.quotas;
+        file.root = root;
+        file.blocks = file.blocks.saturating_add_signed(change);
+        file.counted_inodes = self.quotas.counted_inodes.unwrap_or_default();
+        let mut record = metafile_record(&file.root, file.blocks);
+        record.size = U64::new(file.size_blocks * BLOCK_SIZE_U64);
+        self.files.records.push_back((InodeNumber(metafile::QUOTAS), record));
+        Ok(())
     }
 
     fn work_on_snapshots(&mut self, space: &mut Space<P>, reader: &Reader<'_>) -> Progress<()> {
@@ -424,7 +482,9 @@ impl<P: Pointer> ImageCleaner<P> {
         while let Some(&(number, record)) = self.files.records.front() {
             let (fbn, slot) = position(number);
             let block = self.inode_leaf(space.volume, fbn, reader)?;
+            let before = record_at(block, slot);
             put_record(Arc::make_mut(block), slot, &record);
+            self.quotas.note(number, &before, &record);
             self.files.records.pop_front();
         }
         // The metafiles' inodes lie in the first block; they change in the steps to come.
@@ -443,6 +503,8 @@ impl<P: Pointer> ImageCleaner<P> {
                         self.top_areas.entry(fbn).or_insert(block);
                     }
                 }
+                // See [`Self::count_quotas`].
+                metafile::QUOTAS => {}
                 _ if inode == INODE_FILE => drop(self.inode_leaf(space.volume, fbn, reader)?),
                 _ => {}
             }

@@ -15,6 +15,7 @@ use crate::stream::ReadStreams;
 use ondisk::inode::{
     INODE_ACCESS_ACL, INODE_DEFAULT_ACL, INODE_QUARANTINED, InodeRecord, KIND_FREE,
 };
+use ondisk::quota::Owner;
 use platform::sync::Mutex;
 use units::{Fbn, Generation, InodeNumber, Timestamp};
 use zerocopy::little_endian::{I64, U16, U32, U64};
@@ -143,6 +144,12 @@ impl InodeAttributes {
         flag(self.quarantined, INODE_QUARANTINED)
             | flag(self.has_access_acl, INODE_ACCESS_ACL)
             | flag(self.has_default_acl, INODE_DEFAULT_ACL)
+    }
+
+    /// Whose quotas it counts to.
+    #[must_use]
+    pub const fn owner(&self) -> Owner {
+        Owner { uid: self.uid, gid: self.gid }
     }
 
     /// Whether it has an access control list.

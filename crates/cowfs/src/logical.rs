@@ -20,24 +20,22 @@ use crate::cache::BufferCache;
 use crate::content::Content;
 use crate::dirty_memory::DirtyMemory;
 use crate::holds::Holds;
-use crate::inode::{Inode, InodeAttributes, position};
+use crate::inode::{Inode, InodeAttributes};
 use crate::orphans::OrphanList;
 use crate::overlay::{DirtyFiles, Stripe, stripe_of};
 use crate::pointer::Pointer;
+use crate::quotas::{QuotaChange, Quotas};
 use crate::ranges::RangeSet;
 use crate::reader::{Progress, Reader, Stop};
 use affinity::{AffinityId, Partition};
-use ondisk::inode::{INODE_SIZE, InodeRecord};
 use ondisk::root::metafile;
 use platform::mutation::{self, Rule};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use units::{BlockRef, Fbn, Generation, InodeNumber, Pvbn, SnapshotId, Timestamp, VolumeId};
-use zerocopy::FromBytes;
+use units::{BlockRef, Fbn, Generation, InodeNumber, SnapshotId, Timestamp, VolumeId};
 
-/// Inode number under which the blocks of the inode file are identified on media.
-pub const INODE_FILE: InodeNumber = InodeNumber(0);
+pub use crate::inode_file::{INODE_FILE, inode_file_key, read_record, record_at};
 
 /// What the volumes of an aggregate share.
 #[derive(Debug)]
@@ -77,6 +75,8 @@ pub struct Shared {
     pub wants_deletion: AtomicBool,
     /// Inodes in use, for statistics.
     pub used_inodes: AtomicU64,
+    /// What users and groups use, and may use.
+    pub quotas: Arc<Quotas>,
 }
 
 impl Shared {
@@ -212,6 +212,8 @@ pub struct Logical<P> {
     pub suspended: bool,
     /// Replay keeps every unlinked file, as if it were held open; it is reaped afterwards.
     pub replaying: bool,
+    /// Limits that an administrator has changed since the last freeze.
+    pub quota_changes: Vec<QuotaChange>,
     /// Space and memory.
     pub shared: Arc<Shared>,
 }
@@ -250,6 +252,8 @@ pub struct Image<P> {
     pub orphan_count: u32,
     /// Dirty blocks in it.
     pub dirty_blocks: u64,
+    /// See [`Logical`].
+    pub quota_changes: Vec<QuotaChange>,
 }
 
 /// An inode after cleaning.
@@ -292,6 +296,7 @@ impl<P: Pointer> Logical<P> {
             snapshots: Vec::new(),
             suspended: false,
             replaying: false,
+            quota_changes: Vec::new(),
             shared,
         }
     }
@@ -396,6 +401,7 @@ impl<P: Pointer> Logical<P> {
     #[must_use]
     pub fn is_dirty(&mut self) -> bool {
         self.renumbered
+            || !self.quota_changes.is_empty()
             || !self.dirtied.is_empty()
             || self.stripes.iter_mut().any(|stripe| {
                 let stripe = stripe.get_mut();
@@ -429,6 +435,7 @@ impl<P: Pointer> Logical<P> {
         self.shared.budget.freeze();
         self.shared.guaranteed.freeze();
         self.shared.overhead.reset();
+        self.shared.quotas.freeze();
         Image {
             inodes,
             stripes,
@@ -436,6 +443,7 @@ impl<P: Pointer> Logical<P> {
             used_inodes: self.used_inodes,
             orphan_count: self.orphans.len() as u32,
             dirty_blocks,
+            quota_changes: std::mem::take(&mut self.quota_changes),
         }
     }
 
@@ -465,6 +473,7 @@ impl<P: Pointer> Logical<P> {
         self.shared.budget.clear();
         self.shared.guaranteed.clear();
         self.shared.overhead.reset();
+        self.shared.quotas.commit(false);
     }
 
     /// Takes over the image's new trees, once the consistency point has committed. The overlays
@@ -476,6 +485,7 @@ impl<P: Pointer> Logical<P> {
         dirty_blocks: u64,
     ) -> Vec<Arc<DirtyFiles>> {
         self.inode_file = inode_file;
+        self.shared.quotas.commit(true);
         let stripes = self.stripes.iter_mut();
         let frozen = stripes.map(|stripe| std::mem::take(&mut stripe.get_mut().frozen)).collect();
         for file in cleaned {
@@ -534,6 +544,8 @@ impl<P: Pointer> Logical<P> {
     /// Drops all that changed since the last freeze.
     pub fn discard(&mut self) {
         let (mut blocks, mut inodes) = (0, std::mem::take(&mut self.dirtied).len());
+        self.quota_changes.clear();
+        self.shared.quotas.forget();
         for stripe in &mut self.stripes {
             let stripe = stripe.get_mut();
             blocks += stripe.active.values().map(|file| file.len() as u64).sum::<u64>();
@@ -610,40 +622,6 @@ impl<P: Pointer> Logical<P> {
     pub fn snapshot(&self, id: SnapshotId) -> Option<&SnapshotView<P>> {
         self.snapshots.iter().find(|snapshot| snapshot.id == id)
     }
-}
-
-/// The key of a volume's inode file.
-#[must_use]
-pub const fn inode_file_key(volume: VolumeId) -> FileKey {
-    FileKey { volume, inode: INODE_FILE, content: Content::Inodes }
-}
-
-/// An inode's record in the image that `inode_file` is the root of; `None` beyond its end.
-///
-/// # Errors
-/// What to wait for.
-pub fn read_record<P: Pointer>(
-    inode_file: &Root<P>,
-    volume: VolumeId,
-    inode: InodeNumber,
-    reader: &Reader<'_>,
-) -> Progress<Option<InodeRecord>> {
-    let (fbn, slot) = position(inode);
-    let key = inode_file_key(volume);
-    let Some(block) = buftree::read(inode_file, &key, fbn, reader)? else { return Ok(None) };
-    let record = record_at(&block, slot);
-    record.validate().map_err(|damage| Stop::of_damage(damage, Pvbn(0)))?;
-    Ok(Some(record))
-}
-
-/// The record at `slot` of a block of the inode file.
-#[must_use]
-pub fn record_at(block: &BlockRef, slot: usize) -> InodeRecord {
-    let bytes = &block.bytes()[slot * INODE_SIZE..(slot + 1) * INODE_SIZE];
-    let Ok(record) = InodeRecord::read_from_bytes(bytes) else {
-        unreachable!("a slot is as large as a record")
-    };
-    record
 }
 
 /// A file block through the overlays; `None` for a hole.
@@ -726,6 +704,7 @@ mod tests {
             may_delete_snapshot: AtomicBool::new(false),
             wants_deletion: AtomicBool::new(false),
             used_inodes: AtomicU64::new(0),
+            quotas: Arc::default(),
         });
         Logical::empty(VolumeId(1), &[], shared)
     }

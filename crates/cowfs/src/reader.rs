@@ -93,6 +93,9 @@ pub enum Stop {
     /// There is no room.
     #[error("there is no room")]
     NoSpace,
+    /// A user or a group would use more than it may.
+    #[error("a quota would be passed")]
+    OverQuota,
 }
 
 /// The outcome of work that can stop.

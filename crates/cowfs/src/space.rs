@@ -25,6 +25,7 @@ use crate::free_map::{
 use crate::image::{read_snapshots, root_of};
 use crate::logical::read_record;
 use crate::pointer::Pointer;
+use crate::quotas::{Passed, QuotaFile};
 use crate::reader::{Progress, Reader, Stop};
 use crate::snapshot::Snapshot;
 use allocator::{AreaChoice, Chance, Picks};
@@ -82,6 +83,10 @@ pub struct Space<P: Pointer> {
     pub delayed_map: MapFile<P>,
     /// The best allocation areas as of the last commit.
     pub top_areas: TopAreasFile<P>,
+    /// What users and groups use, as of the last commit.
+    pub quotas: QuotaFile<P>,
+    /// Owners that came to use more than a soft limit in the image that is being cleaned.
+    pub quotas_passed: Vec<Passed>,
     /// How areas are chosen.
     pub choice: AreaChoice,
     /// The areas that were chosen.
@@ -149,6 +154,8 @@ impl<P: Pointer> Space<P> {
             summary_map: MapFile::new(volume, metafile::SUMMARY_MAP),
             delayed_map: MapFile::new(volume, metafile::DELAYED_MAP),
             top_areas: TopAreasFile::none(),
+            quotas: QuotaFile::none(),
+            quotas_passed: Vec::new(),
             choice: AreaChoice::default(),
             picks: Picks::default(),
             free_counts: FreeCounts::default(),
@@ -207,6 +214,7 @@ impl<P: Pointer> Space<P> {
             summary_map: map(metafile::SUMMARY_MAP)?,
             delayed_map: map(metafile::DELAYED_MAP)?,
             top_areas: TopAreasFile::load(&inode_file.0, volume, reader)?,
+            quotas: QuotaFile::load(&inode_file.0, volume, reader)?,
             areas: Areas::Unread,
             snapshots,
             stale_table_blocks,

@@ -16,6 +16,7 @@ use crate::logical::Logical;
 use crate::orphans::OrphanEdits;
 use crate::overlay::{DirtyFile, stripe_of};
 use crate::pointer::Pointer;
+use crate::quotas::Admitted;
 use crate::reader::{Progress, Reader, Stop, Wait};
 use ondisk::inode::KIND_FREE;
 use ondisk::root::metafile;
@@ -25,6 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use units::{BLOCK_SIZE_U64, Block, BlockRef, Fbn, Generation, InodeNumber, Timestamp};
 
+mod charges;
 mod content;
 
 /// Inode numbers end here: they are stored in 32 bits.
@@ -479,12 +481,14 @@ impl<'a, P: Pointer> Transaction<'a, P> {
     pub fn promise(mut self, spender: Spender) -> Progress<Promised<'a, P>> {
         let blocks = self.cost_blocks();
         let shared = Arc::clone(&self.logical.shared);
+        let admission = Admitted::new(&shared.quotas, charges::admit(&mut self, spender)?);
+        let blocks = blocks + admission.cost_blocks();
         let changed = self.blocks.len() as u64;
         if spender != Spender::Owed && changed > 0 && shared.aggregate.dirty.is_full_for(changed) {
             return Err(Stop::Wait(Wait::Room));
         }
         let promise = promise(&shared, blocks, spender)?;
-        Ok(Promised { transaction: Some(self), promise })
+        Ok(Promised { transaction: Some(self), promise, admission })
     }
 
     fn apply(self) {
@@ -630,6 +634,7 @@ pub fn promise(
 pub struct Promised<'a, P: Pointer> {
     transaction: Option<Transaction<'a, P>>,
     promise: Promise,
+    admission: Admitted,
 }
 
 impl<P: Pointer> Promised<'_, P> {
@@ -637,6 +642,7 @@ impl<P: Pointer> Promised<'_, P> {
     pub fn apply(mut self) {
         if let Some(transaction) = self.transaction.take() {
             transaction.apply();
+            self.admission.apply();
         }
     }
 }

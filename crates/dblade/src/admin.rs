@@ -11,9 +11,9 @@ use crate::engine::{Done, Engine};
 use crate::error::EngineError;
 use crate::features::{self, FeatureInUse};
 use crate::retiring::LogCopy;
-use crate::served::{ServedVolume, VolumeKind};
+use crate::served::{ServedVolume, VolumeKind, while_wanted};
 use crate::summary::{AggregateSummary, SnapshotSummary, VolumeSummary};
-use crate::{log_copies, log_places, names, offline, recovery_queue, retiring, service};
+use crate::{log_copies, log_places, names, offline, quotas, recovery_queue, retiring, service};
 use affinity::{Access, Outcome};
 use aggregate::{
     Acted, Aggregate, AggregateError, AutogrowMax, FreezeScope, Guarantee, Patience, Reallocation,
@@ -22,6 +22,7 @@ use aggregate::{
 use cowfs::cache::BufferCache;
 use cowfs::logical::Logical;
 use cowfs::pointer::Pointer;
+use cowfs::quotas::QuotaChange;
 use cowfs::reader::{HeldBlocks, Reader};
 use cowfs::spans::SnapshotSpans;
 use file_service::Attributes;
@@ -35,9 +36,9 @@ use platform::Disk;
 use platform::sync::Mutex;
 use std::sync::Arc;
 use units::{AggregateUuid, InodeNumber, SnapshotId, SnapshotUuid, Timestamp, VolumeId};
-use volume::beside::MayGoOn;
 use volume::differences::{self, DifferencesDone, Found};
 use volume::lifecycle::{self, NewVolumes};
+use volume::quota_lists::{Listed, QuotaList};
 use volume::recovery_queue::Keeping;
 use volume::spans::{self, SpansDone};
 use volume::{Birth, FlexibleVolume, SnapshotRequest};
@@ -382,6 +383,17 @@ impl Engine {
         }
     }
 
+    /// Changes limits of a volume's users and groups, all or none.
+    pub fn set_quotas(&self, volume: &str, changes: Vec<QuotaChange>, done: Done<()>) {
+        quotas::set(self, volume, changes, done);
+    }
+
+    /// Lists quotas of a volume as of its last commit, at most [`crate::LISTED_QUOTAS_MAX`] of
+    /// them. It ends early when nobody holds `wanted` any more.
+    pub fn quotas(&self, volume: &str, listed: Listed, wanted: &Arc<()>, done: Done<QuotaList>) {
+        quotas::list(self, volume, listed, wanted, done);
+    }
+
     /// Replaces a volume's export rules.
     pub fn set_exports(
         self: &Arc<Self>,
@@ -570,19 +582,4 @@ impl Engine {
         };
         self.volumes().into_iter().map(summary).collect()
     }
-}
-
-/// Work on a volume goes on while the volume is there and sound, and somebody waits for it.
-fn while_wanted(served: &Arc<ServedVolume>, wanted: &Arc<()>) -> MayGoOn {
-    let (served, wanted) = (Arc::clone(served), Arc::downgrade(wanted));
-    Box::new(move || {
-        served.check_there()?;
-        let refused = |text: String| Err(AggregateError::Refused(text));
-        match served.damage() {
-            // What is in memory may be of an image that has not become one.
-            Some(damage) => refused(format!("the volume is read-only: {damage}")),
-            None if wanted.strong_count() == 0 => refused("nobody waits any more".to_owned()),
-            None => Ok(()),
-        }
-    })
 }

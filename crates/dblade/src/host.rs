@@ -70,7 +70,10 @@ impl From<OperationStop> for Halt {
     fn from(stop: OperationStop) -> Self {
         match stop.fs_error() {
             Some(error) => {
-                if !matches!(stop, OperationStop::Error(_) | OperationStop::Cow(Stop::NoSpace)) {
+                if !matches!(
+                    stop,
+                    OperationStop::Error(_) | OperationStop::Cow(Stop::NoSpace | Stop::OverQuota)
+                ) {
                     tracing::error!(%stop, "an operation met damage");
                 }
                 Self::Error(error)

@@ -40,6 +40,7 @@ mod open;
 mod outage;
 mod outages;
 mod probe;
+mod quotas;
 mod reallocating;
 mod recovery_queue;
 mod replay;
@@ -61,6 +62,7 @@ pub use aggregate::{
 };
 pub use clones::CloneRequest;
 pub use cowfs::image::GivenUp;
+pub use cowfs::quotas::{Limits, QuotaChange, QuotaTarget};
 pub use cowfs::spans::SnapshotSpans;
 pub use create::{CreateAggregate, groups_of};
 pub use disks::{AddDisks, Joining};
@@ -68,6 +70,7 @@ pub use engine::{Configuration, Done, Engine, LogPlace, LogProvider, LogUnavaila
 pub use error::EngineError;
 pub use features::FeatureInUse;
 pub use nvlog::{CopyState, CopyStatus};
+pub use ondisk::quota::{QuotaKey, QuotaKind};
 pub use open::Recovery;
 pub use outages::Outage;
 pub use probe::Probe;
@@ -77,6 +80,7 @@ pub use service::Service;
 pub use summary::{AggregateSummary, SnapshotSummary, VolumeSummary};
 pub use volume::VolumeDamage;
 pub use volume::differences::{Change, Difference, Differences, Found};
+pub use volume::quota_lists::{LISTED_QUOTAS_MAX, Listed, Quota, QuotaList};
 pub use volume::recovery_queue::Keeping;
 pub use volume::{growth_room_blocks, new_room_blocks, room_blocks_max};
 

@@ -7,6 +7,7 @@ use aggregate::{
 };
 use cowfs::image::GivenUp;
 use cowfs::pointer::Pointer;
+use cowfs::quotas::Quotas;
 use file_service::HandleKey;
 use ondisk::pointer::{DualPointer, PhysicalPointer};
 use ondisk::records::{ExportRuleRecord, VolumeRecord};
@@ -15,6 +16,7 @@ use platform::sync::RwLock;
 use platform::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use units::{SnapshotId, Timestamp, VolumeId};
+use volume::beside::MayGoOn;
 use volume::recovery_queue::{self, Keeping};
 use volume::{FlexibleVolume, Front, TraditionalVolume, VolumeDamage};
 
@@ -206,6 +208,15 @@ impl ServedVolume {
     #[must_use]
     pub fn guarantee(&self) -> Guarantee {
         *self.guarantee.read()
+    }
+
+    /// What operations know of its quotas.
+    #[must_use]
+    pub fn quota_ledger(&self) -> &Quotas {
+        match &self.kind {
+            VolumeKind::Flexible(volume) => &volume.front.shared.quotas,
+            VolumeKind::Traditional(volume) => &volume.front.shared.quotas,
+        }
     }
 
     /// Blocks that its aggregate keeps free for it, as of the last freeze or commit.
@@ -457,4 +468,19 @@ impl Fronted<PhysicalPointer> for TraditionalVolume {
     fn front(&self) -> &Front<PhysicalPointer> {
         &self.front
     }
+}
+
+/// Work on a volume goes on while the volume is there and sound, and somebody waits for it.
+pub(crate) fn while_wanted(served: &Arc<ServedVolume>, wanted: &Arc<()>) -> MayGoOn {
+    let (served, wanted) = (Arc::clone(served), Arc::downgrade(wanted));
+    Box::new(move || {
+        served.check_there()?;
+        let refused = |text: String| Err(AggregateError::Refused(text));
+        match served.damage() {
+            // What is in memory may be of an image that has not become one.
+            Some(damage) => refused(format!("the volume is read-only: {damage}")),
+            None if wanted.strong_count() == 0 => refused("nobody waits any more".to_owned()),
+            None => Ok(()),
+        }
+    })
 }

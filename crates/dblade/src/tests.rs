@@ -41,6 +41,7 @@ mod outage;
 mod policies;
 mod probe;
 mod quarantine;
+mod quotas;
 mod reallocating;
 mod recovery_queue;
 mod restores;

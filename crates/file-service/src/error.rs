@@ -40,6 +40,9 @@ pub enum FsError {
     /// The volume or the aggregate has no room (ENOSPC).
     #[error("no space left on device")]
     NoSpace,
+    /// The owner of the file or its group would use more than its quota (EDQUOT).
+    #[error("disk quota exceeded")]
+    OverQuota,
     /// A snapshot, or a volume that is read-only (EROFS).
     #[error("read-only file system")]
     ReadOnly,
@@ -117,6 +120,7 @@ impl FsError {
             Self::NotEmpty => 39,
             Self::NoAttribute => 61,
             Self::NotSupported => 95,
+            Self::OverQuota => 122,
             Self::Stale | Self::BadHandle => 116,
         }
     }
@@ -141,6 +145,7 @@ impl FsError {
             Self::TooManyLinks => 31,
             Self::NameTooLong => 63,
             Self::NotEmpty => 66,
+            Self::OverQuota => 69,
             Self::Stale => 70,
             Self::BadHandle => 10001,
             Self::GuardMismatch => 10002,

@@ -7,6 +7,7 @@ use crate::fault::{
     DirectoryFault, EntryFault, IdentityFault, OrphanFault, SlotFault, SnapshotFault,
 };
 use ondisk::damage::Damage;
+use ondisk::quota::QuotaKey;
 use std::fmt;
 use thiserror::Error;
 use units::{Pvbn, SnapshotId, VolumeId};
@@ -356,6 +357,31 @@ pub enum Finding {
         /// The metafile.
         inode: u64,
     },
+    /// A block of the quota file is none.
+    #[error("{image} quota file block {block}: {damage}")]
+    QuotaDamaged {
+        /// The image.
+        image: ImageName,
+        /// The block.
+        block: u64,
+        /// What is wrong.
+        damage: Damage,
+    },
+    /// What a user, a group or a tree uses is counted wrongly.
+    #[error(
+        "{image} {key}: the quota file counts {} blocks and {} files, there are {} and {}",
+        .recorded.0, .recorded.1, .counted.0, .counted.1
+    )]
+    QuotaUsage {
+        /// The image.
+        image: ImageName,
+        /// Who.
+        key: QuotaKey,
+        /// Blocks and files by the quota file.
+        recorded: (u64, u64),
+        /// By the inodes.
+        counted: (u64, u64),
+    },
     /// A slot of the volume table is none.
     #[error("volume table slot {slot}: {damage}")]
     VolumeRecord {
@@ -539,6 +565,8 @@ impl Finding {
             | Self::MapExtra { image, .. }
             | Self::UsedInodes { image, .. }
             | Self::MetafileMissing { image, .. }
+            | Self::QuotaDamaged { image, .. }
+            | Self::QuotaUsage { image, .. }
             | Self::Snapshot { image, .. }
             | Self::OrphanCount { image, .. } => Some(*image),
             _ => None,

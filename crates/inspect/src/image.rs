@@ -7,6 +7,7 @@ use crate::error::InspectError;
 use crate::filesystem::{ContainerMap, FileSystem, INODE_FILE, Tree};
 use crate::finding::{Finding, ImageName};
 use crate::format::{Content, Link};
+use crate::quotas;
 use crate::vbn_set::VbnSet;
 use crate::walker::{Extent, Inodes, Leaves, Walker};
 use ondisk::damage::Damage;
@@ -43,6 +44,7 @@ impl Layout {
     const fn may_be(self, inode: u64, kind: u8) -> bool {
         match (self, inode) {
             (_, metafile::ACTIVE_MAP..=metafile::DELAYED_MAP) => kind == KIND_METAFILE,
+            (Self::Files, metafile::QUOTAS) => kind == KIND_METAFILE,
             (_, 0..metafile::ROOT_DIRECTORY) => false,
             (Self::Files, _) => kind <= KIND_ATTRIBUTES,
             (Self::Containers, _) => kind == KIND_CONTAINER,
@@ -69,6 +71,8 @@ pub(crate) struct Image {
     pub table: BTreeMap<u64, BlockRef>,
     /// Blocks of TopAA.
     pub top_areas: BTreeMap<u64, BlockRef>,
+    /// Blocks of the quota file.
+    pub quotas: BTreeMap<u64, BlockRef>,
     /// Container maps by inode.
     pub containers: BTreeMap<u64, ContainerMap>,
 }
@@ -93,6 +97,7 @@ pub(crate) fn walk(
         }
     }
     image.inodes = inodes;
+    quotas::check(walker, name, &image);
     Ok(image)
 }
 
@@ -116,7 +121,7 @@ fn walk_file(
         metafile::SUMMARY_MAP => &mut image.summary_map,
         metafile::DELAYED_MAP => &mut image.delayed_map,
         metafile::INODE_MAP => &mut image.inode_map,
-        metafile::ORPHANS | metafile::VOLUME_TABLE | metafile::TOP_AREAS => {
+        metafile::ORPHANS | metafile::VOLUME_TABLE | metafile::TOP_AREAS | metafile::QUOTAS => {
             let mut blocks = BTreeMap::new();
             let mut take = |fbn: u64, block: &BlockRef| {
                 blocks.insert(fbn, BlockRef::clone(block));
@@ -125,6 +130,7 @@ fn walk_file(
             match number {
                 metafile::ORPHANS => image.orphans = orphans(&blocks, record.size.get()),
                 metafile::TOP_AREAS => image.top_areas = blocks,
+                metafile::QUOTAS => image.quotas = blocks,
                 _ => image.table = blocks,
             }
             return Ok(extent);

@@ -41,6 +41,7 @@ mod namespace;
 mod open;
 mod parity;
 mod pump;
+mod quotas;
 mod report;
 mod scope;
 mod slots;

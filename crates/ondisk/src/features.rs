@@ -270,6 +270,16 @@ pub const VOLUME_GUARANTEE: Feature = Feature {
     meaning: "the aggregate keeps room for what the volume lacks of its size",
 };
 
+/// The volume counts what users and groups use. A build that lacks the feature would not.
+pub const QUOTAS: Feature = Feature {
+    scope: FeatureScope::Volume,
+    class: FeatureClass::ReadOnlyCompatible,
+    bit: 1,
+    name: "quotas",
+    date: "2026-11",
+    meaning: "the volume counts what users and groups use, and may have limits for it",
+};
+
 /// Snapshots are held. A build that lacks the feature would delete them.
 pub const SNAPSHOT_HOLDS: Feature = Feature {
     scope: FeatureScope::Volume,
@@ -312,6 +322,7 @@ pub const FEATURES: &[Feature] = &[
     SNAPSHOT_AUTODELETE,
     CLONE_SPLIT,
     VOLUME_GUARANTEE,
+    QUOTAS,
 ];
 
 /// The features of a class that this build has.

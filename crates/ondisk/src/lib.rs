@@ -23,6 +23,7 @@ pub mod newer;
 pub mod object_range;
 pub mod operation;
 pub mod pointer;
+pub mod quota;
 pub mod records;
 pub mod root;
 pub mod scrub;

@@ -9,7 +9,7 @@
 
 use ondisk::{
     acl, directory, features, identity, inode, label, log, log_copies, medium, object_range,
-    operation, pointer, records, root, scrub, top_areas, versions, xattr,
+    operation, pointer, quota, records, root, scrub, top_areas, versions, xattr,
 };
 use std::collections::BTreeMap;
 use std::mem::{offset_of, size_of};
@@ -112,6 +112,11 @@ fn structures() -> BTreeMap<String, Layout> {
             state, flags, name_size, snapshot, cp, created, merged_blocks, released_blocks,
             used_blocks, name, used_inodes, identity, reserved_b, inode_file, snapshot_table,
             reserved_c
+        },
+        quota::QuotaHeader { magic, counted_inodes, reserved },
+        quota::QuotaRecord {
+            flags, reserved_a, used_blocks, used_files, soft_blocks, hard_blocks, soft_files,
+            hard_files, reserved_b
         },
         top_areas::TopAreasBlock { magic, area_stripes, first_stripes, reserved, areas },
         top_areas::TopArea { area, score },

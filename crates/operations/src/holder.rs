@@ -187,6 +187,24 @@ fn joined(blocks: &[Option<BlockRef>], size: u64) -> Vec<u8> {
     bytes
 }
 
+/// Has the holder of a file's extended attributes count to the quotas of the file's owner.
+///
+/// # Errors
+/// What to wait for; `Dangling`.
+pub(crate) fn follow<P: Pointer>(
+    transaction: &mut Transaction<'_, P>,
+    inode: InodeNumber,
+) -> Outcome<()> {
+    let Some(holder) = holder(transaction, inode)? else { return Ok(()) };
+    let owner = transaction.edit(inode)?.owner();
+    let found = transaction.attributes(holder.inode)?;
+    if found.is_some_and(|found| found.owner() != owner) {
+        let state = transaction.edit(holder.inode)?;
+        (state.uid, state.gid) = (owner.uid, owner.gid);
+    }
+    Ok(())
+}
+
 /// Replaces a file's extended attributes, which are not none, and says which inode holds them.
 /// `chosen` is the holder that a new one must be, in replay.
 ///
@@ -224,6 +242,7 @@ pub(crate) fn store<P: Pointer>(
     if count < before {
         transaction.punch(holder, Fbn(count), Fbn::END)?;
     }
+    follow(transaction, inode)?;
     let now: Timestamp = transaction.now;
     let state = transaction.edit(holder)?;
     state.size = bytes.len() as u64;

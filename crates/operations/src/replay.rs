@@ -369,7 +369,7 @@ impl<'b, P: Pointer> Replay<'_, 'b, '_, P> {
             holder::drop_capability(self.transaction, inode)?;
         }
         take_over_state(self.transaction.edit(inode)?, state);
-        Ok(())
+        holder::follow(self.transaction, inode)
     }
 
     fn write(&mut self) -> Outcome<()> {

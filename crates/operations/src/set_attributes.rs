@@ -29,6 +29,9 @@ impl Mutation for Scoped<calls::SetFileAttributes> {
         let drops = (set.size.is_some() || set.uid.is_some() || set.gid.is_some())
             && holder::drop_capability(files.transaction, inode)?;
         take_over(files.transaction.edit(inode)?, &decided);
+        if decided.uid != before.uid || decided.gid != before.gid {
+            holder::follow(files.transaction, inode)?;
+        }
         let record = SetAttributesRecord {
             prefix: prefix(files.environment.volume, *now),
             file: reference(inode, found.state.generation),

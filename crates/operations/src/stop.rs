@@ -79,6 +79,7 @@ impl OperationStop {
         match self {
             Self::Cow(Stop::Wait(_)) => None,
             Self::Cow(Stop::NoSpace) => Some(FsError::NoSpace),
+            Self::Cow(Stop::OverQuota) => Some(FsError::OverQuota),
             Self::Error(error) => Some(*error),
             Self::Cow(
                 Stop::Damaged(_)

@@ -28,9 +28,10 @@ use cowfs::buftree::Root;
 use cowfs::free_map::MapFile;
 use cowfs::image::{metafile_record, root_of};
 use cowfs::logical::{Logical, read_record};
+use cowfs::quotas::QuotaFile;
 use cowfs::reader::{Progress, Reader, Stop};
 use cowfs::space::{Base, DiscardPlace, Space};
-use ondisk::features::ACLS;
+use ondisk::features::{ACLS, QUOTAS};
 use ondisk::inode::InodeRecord;
 use ondisk::pointer::DualPointer;
 use ondisk::records::{CloneBase, ExportRuleRecord, VOLUME_FLEXIBLE, VolumeRecord};
@@ -52,6 +53,7 @@ pub struct CloneSource {
     orphans: Vec<InodeNumber>,
     used_blocks: u64,
     used_inodes: u64,
+    quotas: QuotaFile<DualPointer>,
 }
 
 /// Clones of one snapshot to be made, alike but for their names.
@@ -109,6 +111,7 @@ pub fn read_source(
         orphans: read_orphans(volume, &root, reader)?,
         used_blocks: snapshot.used_blocks,
         used_inodes: snapshot.used_inodes,
+        quotas: QuotaFile::load(&root, volume, reader)?,
     }))
 }
 
@@ -169,6 +172,9 @@ impl NewClones<'_> {
         SnapshotAutodelete::of(parent).store(&mut record);
         self.guarantee.unwrap_or_else(|| Guarantee::of(parent)).store(&mut record);
         record.scan_started = I64::new(now.get());
+        if parent.features.has(&QUOTAS) {
+            record.features.set(&QUOTAS);
+        }
         if parent.features.has(&ACLS) {
             record.features.set(&ACLS);
         }
@@ -255,6 +261,7 @@ fn begin(
     logical.used_inodes = source.used_inodes;
     logical.shared.used_inodes.store(source.used_inodes, Ordering::Relaxed);
     logical.orphans = source.orphans.clone().into();
+    logical.shared.quotas.set_counting(source.quotas.is_counting());
     // The parent has given this to no file yet. It also makes the clone dirty: its first image is
     // written.
     logical.renumber(next_generation);
@@ -262,6 +269,7 @@ fn begin(
     space.used_blocks = source.used_blocks;
     space.active_blocks = source.used_blocks;
     space.inode_file = root_of(&source.inode_file);
+    space.quotas = source.quotas;
     space.active_map = MapFile::of(volume, metafile::ACTIVE_MAP, &source.base.active_map);
     space.base = Base::of(&source.base, DiscardPlace::default());
     space.forget_areas();

@@ -59,7 +59,7 @@ impl VolumeDamage {
             Stop::Damaged(pvbn) | Stop::MetafileDamaged(pvbn) => Self::Unreadable(*pvbn),
             Stop::Contradiction(problem) => Self::Contradiction(problem),
             Stop::OtherBuild(damage) => Self::OtherBuild(*damage),
-            Stop::Wait(_) | Stop::NoSpace | Stop::Quarantined(_) => {
+            Stop::Wait(_) | Stop::NoSpace | Stop::OverQuota | Stop::Quarantined(_) => {
                 unreachable!("a volume's own work neither asks for promises nor for content")
             }
         }

@@ -33,6 +33,8 @@ mod front;
 pub mod lifecycle;
 mod load;
 mod member;
+pub mod quota_lists;
+pub mod quotas;
 pub mod recovery_queue;
 mod reloading;
 mod shares;

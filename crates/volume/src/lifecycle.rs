@@ -484,6 +484,7 @@ pub(crate) fn shared_of(aggregate: &Aggregate) -> Arc<Shared> {
         may_delete_snapshot: AtomicBool::new(false),
         wants_deletion: AtomicBool::new(false),
         used_inodes: AtomicU64::new(0),
+        quotas: Arc::default(),
     })
 }
 

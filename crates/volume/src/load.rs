@@ -9,6 +9,7 @@ use cowfs::buftree::{self, FileKey};
 use cowfs::content::Content;
 use cowfs::logical::{Logical, Shared, SnapshotView, read_record};
 use cowfs::pointer::Pointer;
+use cowfs::quotas::QuotaFile;
 use cowfs::reader::{Progress, Reader, Stop};
 use cowfs::snapshot::Snapshot;
 use cowfs::space::{Base, DiscardPlace, Space};
@@ -77,6 +78,8 @@ pub fn load_logical<P: Pointer>(
     logical.shared.used_inodes.store(logical.used_inodes, Ordering::Relaxed);
     logical.snapshots = snapshot_views(snapshots);
     logical.orphans = read_orphans(volume, &logical.inode_file, reader)?.into();
+    let quotas = QuotaFile::load(&logical.inode_file, volume, reader)?;
+    logical.shared.quotas.set_counting(quotas.is_counting());
     Ok(logical)
 }
 

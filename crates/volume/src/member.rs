@@ -9,7 +9,7 @@ use crate::load::snapshot_views;
 use crate::snapshots::{RestoreStep, RestoredImage};
 use crate::under_way::{Cleaned, VolumeCleaning};
 use crate::work::image_facts;
-use crate::{autodelete, autogrow, splitting};
+use crate::{autodelete, autogrow, quotas, splitting};
 use affinity::{Access, AffinityId, Message, Outcome};
 use aggregate::{
     ActiveDone, Aggregate, Cleaning, FreezeContext, InheritedDone, Member, MemberCleaned,
@@ -109,6 +109,7 @@ fn switch_logical<P: Pointer>(logical: &mut Logical<P>, image: RestoredImage<P>)
     logical.full_map_blocks.clear();
     logical.quarantine.clear();
     logical.discard();
+    logical.shared.quotas.set_counting(image.quotas.is_counting());
 }
 
 impl Member for FlexibleVolume {
@@ -147,9 +148,14 @@ impl Member for FlexibleVolume {
             autodelete::note_put_off(&self.front.shared, &side.space);
         }
         side.is_stuck = is_put_off && side.space.has_trees_to_discard();
+        let has_uncounted = !is_born && quotas::has_work(self, access);
+        let may_count_quotas = quotas::may_count(&self.front.shared, has_uncounted);
+        let side = self.vbn.write(access);
+        side.counts_quotas = may_count_quotas;
         let wanted = std::mem::take(&mut side.is_larger)
             || side.space.snapshots_changed
             || has_work && !is_put_off
+            || may_count_quotas
             || side.requests.is_pending();
         let is_dirty = has_changes || wanted;
         let delay_limits = self.begin_delaying(self.vbn.write(access), is_dirty);
@@ -158,12 +164,12 @@ impl Member for FlexibleVolume {
             logical.freeze_unchanged();
             return None;
         };
-        let image = logical.freeze();
+        let mut image = logical.freeze();
         if let Some(aggregate) = self.aggregate.upgrade() {
             note_acls(&aggregate, access, (self.front.id, &image));
         }
         let side = self.vbn.write(access);
-        let facts = image_facts(&image, &mut side.requests, context);
+        let facts = image_facts(&mut image, &mut side.requests, context, may_count_quotas);
         let dirty_blocks = image.dirty_blocks;
         let image = (facts, image);
         let limits = (scan_blocks_max, delay_limits);
@@ -256,6 +262,7 @@ impl Member for FlexibleVolume {
             }
         };
         side.space.commit();
+        self.front.shared.quotas.note_passed(std::mem::take(&mut side.space.quotas_passed));
         let picks = std::mem::take(&mut side.space.picks);
         let frees = std::mem::take(&mut side.space.free_counts);
         let inode_file = side.space.inode_file.0;
@@ -273,6 +280,7 @@ impl Member for FlexibleVolume {
         let again = side.space.has_snapshot_work()
             || is_discarding
             || self.goes_on_clearing(side)
+            || quotas::goes_on(side)
             || side.requests.is_pending();
         let views = snapshot_views(&side.space.snapshots);
         self.used_blocks.store(side.space.used_blocks, Ordering::Relaxed);

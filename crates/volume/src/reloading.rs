@@ -59,6 +59,7 @@ impl FlexibleVolume {
         let loaded = load_flexible(&side.table[slot].record, container, &reader)?;
         let orphans = read_orphans(volume, &loaded.space.inode_file.0, &reader)?;
         let views = snapshot_views(&loaded.space.snapshots);
+        self.front.shared.quotas.set_counting(loaded.space.quotas.is_counting());
         let logical = self.front.logical.write(access);
         // Another if the damage was found by the second consistency point of a restore.
         logical.inode_file = loaded.space.inode_file.0;

@@ -33,6 +33,7 @@ use cowfs::free_map::MapFile;
 use cowfs::image::NewSnapshot;
 use cowfs::logical::read_record;
 use cowfs::pointer::Pointer;
+use cowfs::quotas::QuotaFile;
 use cowfs::reader::{Progress, Reader, Stop};
 use cowfs::snapshot::{SNAPSHOTS_MAX, Snapshot};
 use cowfs::space::{Space, TopAreasFile};
@@ -148,6 +149,7 @@ pub(crate) struct RestoredImage<P> {
     /// The snapshot table that the image's free map has, with its blocks.
     pub old_table: (Root<P>, u64),
     pub old_top_areas: TopAreasFile<P>,
+    pub quotas: QuotaFile<P>,
 }
 
 /// The content of such a map, as far as it was read.
@@ -336,6 +338,7 @@ impl<P: Pointer> Requests<P> {
             delayed: KeptMap::read(delayed, &space.delayed_map, &root, reader)?,
             old_table,
             old_top_areas: TopAreasFile::load(&root, volume, reader)?,
+            quotas: QuotaFile::load(&root, volume, reader)?,
         });
         Ok(())
     }
@@ -396,6 +399,8 @@ impl<P: Pointer> Requests<P> {
         image.summary.become_of(&mut space.summary_map);
         image.delayed.become_of(&mut space.delayed_map);
         space.snapshot_table = image.old_table;
+        // Limits are the volume's, and as old as its files.
+        space.quotas = image.quotas;
         space.replace_top_areas(image.old_top_areas);
         space.note_snapshots_from(0);
         RestoreStep::Switched(Box::new(image))

@@ -7,6 +7,7 @@
 use crate::front::Front;
 use crate::load::snapshot_views;
 use crate::member::note_acls;
+use crate::quotas;
 use crate::snapshots::{Birth, Requests, SnapshotInfo, SnapshotRequest};
 use crate::work::{file_work, image_facts};
 use affinity::{Access, Partition};
@@ -32,6 +33,8 @@ struct State {
     requests: Requests<PhysicalPointer>,
     /// Dirty blocks of the image being cleaned.
     frozen_blocks: Option<u64>,
+    /// It has room to count inodes for quotas.
+    counts_quotas: bool,
 }
 
 /// Block numbers that no volume of an aggregate can have: a traditional volume's limit is the
@@ -127,8 +130,13 @@ impl Member for TraditionalVolume {
         let aggregate = self.aggregate();
         let space = &aggregate.block_side.read(access).space;
         let wanted = space.snapshots_changed || space.has_snapshot_work();
+        let quota_file = space.quotas;
         let mut requests = std::mem::take(&mut self.state.write(access).requests);
         let logical = self.front.logical.write(access);
+        let begins = !logical.quota_changes.is_empty() && !quota_file.is_counting();
+        let has_uncounted = quota_file.has_work() || begins;
+        let may_count_quotas = quotas::may_count(&logical.shared, has_uncounted);
+        let wanted = wanted || may_count_quotas;
         if !logical.is_dirty() && !wanted && !requests.is_pending() {
             logical.freeze_unchanged();
             self.state.write(access).requests = requests;
@@ -136,10 +144,11 @@ impl Member for TraditionalVolume {
         }
         let mut image = logical.freeze();
         note_acls(&aggregate, access, (self.front.id, &image));
-        let facts = image_facts(&image, &mut requests, context);
+        let facts = image_facts(&mut image, &mut requests, context, may_count_quotas);
         let state = self.state.write(access);
         state.requests = requests;
         state.frozen_blocks = Some(image.dirty_blocks);
+        state.counts_quotas = may_count_quotas;
         let files = OwnFiles { facts, work: file_work(&mut image) };
         Some(Box::new(SharedFiles { aggregate, volume: self.front.id, files }))
     }
@@ -164,11 +173,15 @@ impl Member for TraditionalVolume {
         self.front.note_given_up(published.given_up.to_vec());
         self.front.shared.budget.settle(UNLIMITED_BLOCKS, 0);
         let aggregate = self.aggregate();
+        let passed = &mut aggregate.block_side.write(access).space.quotas_passed;
+        self.front.shared.quotas.note_passed(std::mem::take(passed));
         let space = &aggregate.block_side.read(access).space;
+        let counts = self.state.read(access).counts_quotas && space.quotas.has_work();
         let (views, reclaiming) = (snapshot_views(&space.snapshots), space.has_snapshot_work());
-        self.front.publish(access, reclaiming, |logical| {
+        let reaping = self.front.publish(access, reclaiming, |logical| {
             drop(logical.publish(published.cleaned, published.inode_file, dirty_blocks));
             logical.snapshots = views;
-        })
+        });
+        counts || reaping
     }
 }

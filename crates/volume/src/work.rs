@@ -32,9 +32,10 @@ pub(crate) fn file_work<P: Pointer>(image: &mut Image<P>) -> Vec<FileWork<P>> {
 
 /// What an image is, apart from its files.
 pub(crate) fn image_facts<P: Pointer>(
-    image: &Image<P>,
+    image: &mut Image<P>,
     requests: &mut Requests<P>,
     context: &FreezeContext,
+    may_count_quotas: bool,
 ) -> ImageFacts {
     ImageFacts {
         cp: context.cp,
@@ -42,5 +43,7 @@ pub(crate) fn image_facts<P: Pointer>(
         used_inodes: image.used_inodes,
         orphan_count: image.orphan_count,
         snapshots: std::mem::take(&mut requests.create),
+        quota_changes: std::mem::take(&mut image.quota_changes),
+        may_count_quotas,
     }
 }

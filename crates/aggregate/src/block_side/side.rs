@@ -366,7 +366,15 @@ impl BlockSide {
             let used_inodes = self.containers.len() as u64;
             FileFacts { next_generation: 1, used_inodes, orphan_count: 0 }
         };
-        ImageFacts { cp, next_generation, used_inodes, orphan_count, snapshots: Vec::new() }
+        ImageFacts {
+            cp,
+            next_generation,
+            used_inodes,
+            orphan_count,
+            snapshots: Vec::new(),
+            quota_changes: Vec::new(),
+            may_count_quotas: false,
+        }
     }
 }
 

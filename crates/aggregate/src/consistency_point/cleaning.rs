@@ -116,7 +116,7 @@ fn stop_cleaning(aggregate: &Arc<Aggregate>, stop: Stop, held: &HeldBlocks) -> O
         Stop::OtherBuild(damage) => {
             aggregate.fail(AggregateError::other_build("a metafile of the aggregate", damage));
         }
-        Stop::NoSpace | Stop::Quarantined(_) => {
+        Stop::NoSpace | Stop::OverQuota | Stop::Quarantined(_) => {
             unreachable!("cleaning neither asks for promises nor for content")
         }
     }

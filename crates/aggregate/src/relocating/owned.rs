@@ -120,6 +120,7 @@ impl BlockSide {
             metafile::SUMMARY_MAP => space.summary_map.root,
             metafile::TOP_AREAS => space.top_areas.root,
             metafile::VOLUME_TABLE => self.table_file.0,
+            metafile::QUOTAS => space.quotas.root,
             _ => return None,
         };
         Some((root, FileKey { volume, inode, content: Content::Data }))

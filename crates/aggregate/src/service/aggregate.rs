@@ -171,7 +171,7 @@ impl Aggregate {
             Stop::Damaged(pvbn) | Stop::MetafileDamaged(pvbn) => !is_lost(&geometry, *pvbn),
             Stop::Contradiction(_) => geometry.groups().iter().any(GroupGeometry::is_object),
             // Another build reads it.
-            Stop::Wait(_) | Stop::NoSpace | Stop::OtherBuild(_) => true,
+            Stop::Wait(_) | Stop::NoSpace | Stop::OverQuota | Stop::OtherBuild(_) => true,
             // Nothing takes a quarantine back.
             Stop::Quarantined(_) => false,
         }

@@ -28,6 +28,7 @@ use cowfs::inode::Inode;
 use cowfs::logical::{Logical, Overlaid, overlaid};
 use cowfs::overlay::{STRIPE_BLOCKS, Stripe, stripe_of};
 use cowfs::pointer::Pointer;
+use cowfs::quotas::{Admission, Admitted, Charge, Source, is_tiny};
 use cowfs::reader::{LoadRequest, Progress, Reader, Stop, Wait};
 use cowfs::scatter::Runs;
 use cowfs::stream::ReadNote;
@@ -35,6 +36,7 @@ use cowfs::transaction::{BlockCost, inode_cost, promise};
 use file_service::permission::is_up_to_list;
 use file_service::rules::attributes::atime_is_due;
 use file_service::{Attributes, FileHandle, ReadData, Stability, calls};
+use ondisk::inode::KIND_REGULAR;
 use platform::mutation::{self, Rule};
 use platform::stage::{self, Stage};
 use std::ops::Range;
@@ -260,8 +262,9 @@ pub struct StripeWrite<'s, P: Pointer> {
     before: Attributes,
     record: Option<Record>,
     /// Promised blocks; none once it is applied.
-    /// None once the blocks are dirty.
     promise: Option<Promise>,
+    /// What it adds to quotas.
+    admission: Admitted,
 }
 
 /// What happens to a block.
@@ -325,7 +328,9 @@ pub fn write<'s, P: Pointer>(
     } else {
         cost.blocks() + inode_cost(&logical.inode_file, number, dirty)
     };
-    let promise = promise(&logical.shared, promised, Spender::Common)?;
+    let sizes = (before.size, before.size.max(plan.end));
+    let admission = admit_write(&base, stripe, &changes, sizes)?;
+    let promise = promise(&logical.shared, promised + admission.cost_blocks(), Spender::Common)?;
     let is_logged = !mutation::broken(Rule::StableWriteNotLogged);
     let stable = request.call.stability != Stability::Unstable && !changes.is_empty() && is_logged;
     let record = stable.then(|| {
@@ -343,7 +348,64 @@ pub fn write<'s, P: Pointer>(
         before,
         record,
         promise: Some(promise),
+        admission,
     }))
+}
+
+/// Admits a write to the quotas of the file's owner.
+fn admit_write<P: Pointer>(
+    base: &Base<'_, P>,
+    stripe: &Stripe,
+    changes: &[(Fbn, Change)],
+    (size_before, size_after): (u64, u64),
+) -> Progress<Admitted> {
+    let Base { logical, inode, number, reader } = *base;
+    let quotas = &logical.shared.quotas;
+    let was_tiny = is_tiny(KIND_REGULAR, size_before);
+    let is_tiny = is_tiny(KIND_REGULAR, size_after);
+    let is_written = |(fbn, change): &&(Fbn, Change)| {
+        // Block 0 of a tiny file may be dirty, and was not charged for.
+        !is_tiny && (!matches!(change, Change::Patch) || was_tiny && *fbn == Fbn(0))
+    };
+    let written = || changes.iter().filter(is_written);
+    // The content leaves the inode. Who writes block 0 meanwhile may believe that it does not.
+    let leaves_inode = was_tiny && !is_tiny && changes.iter().all(|(fbn, _)| *fbn != Fbn(0));
+    if changes.is_empty() || !quotas.is_counting() {
+        return Ok(Admitted::new(quotas, Admission::default()));
+    }
+    let owner = inode.attributes().owner();
+    let charge = Charge {
+        inode: number,
+        owner,
+        former: owner,
+        kept_blocks: 0,
+        written_blocks: written().count() as u64 + u64::from(leaves_inode),
+        is_file: true,
+        is_new: false,
+        frees: false,
+    };
+    let (inode_file, volume) = (&logical.inode_file, logical.volume);
+    let source = Source { inode_file, volume, reader };
+    let count_new = |_| {
+        let (key, mut missing) = (logical.key(number), Missing::default());
+        let mut walk = Walk::new(&inode.root, &key, *reader);
+        let mut new = u64::from(leaves_inode);
+        for (fbn, _) in written() {
+            let is_hole = match overlaid(inode, number, *fbn, stripe) {
+                _ if was_tiny && *fbn == Fbn(0) => true,
+                Overlaid::Block(_) => false,
+                Overlaid::Hole => true,
+                Overlaid::Below => {
+                    let found = missing.note(walk.find(*fbn))?;
+                    found.is_some_and(|pointer| pointer.is_hole())
+                }
+            };
+            new += u64::from(is_hole);
+        }
+        missing.check().map(|()| new)
+    };
+    let admission = quotas.admit(&source, Spender::Common, &[charge], count_new)?;
+    Ok(Admitted::new(quotas, admission))
 }
 
 struct Base<'b, P: Pointer> {
@@ -408,6 +470,7 @@ impl<P: Pointer> StripeWrite<'_, P> {
             return self.request.written(&self.plan, unchanged);
         }
         let added = self.put_blocks();
+        self.admission.apply();
         self.logical.shared.aggregate.dirty.add(added);
         let after = self.note(added, self.request.scope.now);
         self.request.written(&self.plan, change(&self.before, after))

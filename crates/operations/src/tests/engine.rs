@@ -161,6 +161,7 @@ fn shared(blocks: u64) -> Arc<Shared> {
         may_delete_snapshot: AtomicBool::new(false),
         wants_deletion: AtomicBool::new(false),
         used_inodes: std::sync::atomic::AtomicU64::new(0),
+        quotas: Arc::default(),
     };
     shared.budget.settle(blocks, RESERVE_BLOCKS);
     Arc::new(shared)

@@ -18,6 +18,7 @@ use crate::error::{AdminError, Code};
 use crate::events::{Event, EventList};
 use crate::features::{AggregateFeatures, UpgradeReport};
 use crate::jobs::{JobChange, JobInfo, JobName};
+use crate::quotas::{QuotaDelete, QuotaInfo, QuotaList, QuotaReport, QuotaSet};
 use crate::recovery_queue::{DeletedVolume, VolumeDelete, VolumePurge, VolumeUndelete};
 use crate::replies::{
     AggregateInfo, DiskInfo, DiskLocated, MountInfo, Removal, SnapshotInfo, StatusReply, Synced,
@@ -237,6 +238,13 @@ administration! {
     /// volume like others then; or has such a split end. Says how much is to be copied, or would
     /// be. `Conflict` if there is no room for the copies, or the volume is no clone.
     CloneSplit clone_split(request: CloneSplit) -> SplitInfo;
+    /// Limits what a user or a group may use of a volume; says what it may use then.
+    QuotaSet quota_set(request: QuotaSet) -> QuotaInfo;
+    /// Takes the limits away that a user or a group has of its own; says what it may use then.
+    QuotaDelete quota_delete(request: QuotaDelete) -> QuotaInfo;
+    /// What users and groups use of a volume, and may use, as of the last consistency point; a
+    /// page of them.
+    QuotaList quota_list(request: QuotaList) -> QuotaReport;
     /// Adds an export rule; `Conflict` if there is one for the same network.
     ExportAdd export_add(request: ExportAdd) -> VolumeExports;
     /// Export rules of all volumes or one, in order of volume name.

@@ -44,6 +44,7 @@ impl Request {
             | Self::VolumeSync(_)
             | Self::SnapshotList(_)
             | Self::SnapshotDiff(_)
+            | Self::QuotaList(_)
             | Self::ExportList(_)
             | Self::MountList => false,
             Self::DiskFail(DiskFail { dry_run, .. })
@@ -76,6 +77,8 @@ impl Request {
             | Self::VolumeOnline(_)
             | Self::SnapshotCreate(_)
             | Self::SnapshotHold(_)
+            | Self::QuotaSet(_)
+            | Self::QuotaDelete(_)
             | Self::ExportAdd(_)
             | Self::ExportRemove(_)
             | Self::FuseMount(_)

@@ -38,6 +38,7 @@ pub mod memory;
 pub mod names;
 pub mod policies;
 pub mod protection;
+pub mod quotas;
 pub mod rate;
 pub mod recovery_queue;
 pub mod replies;
@@ -69,6 +70,9 @@ pub use policies::{
     Guarantee, Reallocation, SnapshotAutodelete, TieringPolicy, parse_autogrow_max,
 };
 pub use protection::Protection;
+pub use quotas::{
+    QuotaDelete, QuotaInfo, QuotaKind, QuotaLimits, QuotaList, QuotaReport, QuotaSet, QuotaState,
+};
 pub use rate::{RATE_BYTES_MIN, RateLimit};
 pub use recovery_queue::{DeletedVolume, VolumeDelete, VolumePurge, VolumeUndelete};
 pub use replies::{

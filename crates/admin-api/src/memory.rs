@@ -15,6 +15,7 @@ mod features;
 mod jobs;
 mod mounts;
 mod online;
+mod quotas;
 mod recovery_queue;
 mod snapshots;
 mod volumes;
@@ -33,6 +34,7 @@ use crate::exports::{add_rule, remove_rule};
 use crate::features::{AggregateFeatures, UpgradeReport};
 use crate::jobs::{JobChange, JobInfo, JobName};
 use crate::protection::Protection;
+use crate::quotas::{QuotaDelete, QuotaInfo, QuotaList, QuotaReport, QuotaSet};
 use crate::recovery_queue::{DeletedVolume, VolumeDelete, VolumePurge, VolumeUndelete};
 use crate::replies::{
     AggregateInfo, AggregateState, DiskInfo, DiskLocated, DiskRole, DiskState, Health, Listener,
@@ -65,6 +67,7 @@ struct State {
     snapshots: BTreeMap<String, Vec<SnapshotInfo>>,
     queue: recovery_queue::Queue,
     mounts: mounts::Mounts,
+    quotas: quotas::Limits,
     checks: check::Checks,
     jobs: jobs::Jobs,
     events: events::Events,
@@ -721,6 +724,21 @@ impl Administration for MemoryAdministration {
         let mut state = self.state.lock();
         let clone = state.volume("split", &request.name)?.clone();
         clones::split(&mut state.jobs, request, clone)
+    }
+
+    fn quota_set(&self, request: &QuotaSet) -> Result<QuotaInfo, AdminError> {
+        let State { volumes, quotas, .. } = &mut *self.state.lock();
+        quotas::set((volumes, quotas), request)
+    }
+
+    fn quota_delete(&self, request: &QuotaDelete) -> Result<QuotaInfo, AdminError> {
+        let State { volumes, quotas, .. } = &mut *self.state.lock();
+        quotas::delete((volumes, quotas), request)
+    }
+
+    fn quota_list(&self, request: &QuotaList) -> Result<QuotaReport, AdminError> {
+        let State { volumes, quotas, .. } = &*self.state.lock();
+        quotas::list((volumes, quotas), request)
     }
 
     fn export_add(&self, request: &ExportAdd) -> Result<VolumeExports, AdminError> {

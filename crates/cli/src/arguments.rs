@@ -10,6 +10,7 @@ mod description;
 mod event;
 mod job;
 mod options;
+mod quota;
 mod volume;
 
 use admin_api::exports::{ANONYMOUS_ID, ID_MAX};
@@ -31,6 +32,7 @@ pub use description::{CompletionArguments, ManualArguments, Shell};
 pub use event::{EventCommand, EventTailArguments, Since};
 pub use job::JobCommand;
 pub use options::{Format, Options};
+pub use quota::{QuotaCommand, QuotaOwner};
 pub use volume::VolumeCommand;
 
 /// Where the configuration is looked for unless something else is said.
@@ -175,6 +177,9 @@ pub enum ClientCommand {
     /// Snapshots: a volume's past, readable under .snapshot
     #[command(subcommand)]
     Snapshot(SnapshotCommand),
+    /// Quotas: how much users and groups may use of a volume
+    #[command(subcommand)]
+    Quota(QuotaCommand),
     /// Clones: writable volumes that begin with a snapshot and share its blocks
     #[command(subcommand)]
     Clone(CloneCommand),

@@ -14,6 +14,7 @@ mod export;
 mod job;
 mod moments;
 mod mount;
+mod quota;
 mod removal;
 mod scrub;
 mod snapshot;
@@ -87,6 +88,7 @@ fn execute(
         ClientCommand::Event(command) => event::run(command, node),
         ClientCommand::Volume(command) => volume::run(command, options, node, terminal),
         ClientCommand::Snapshot(command) => snapshot::run(command, options, node, terminal),
+        ClientCommand::Quota(command) => quota::run(command, node),
         ClientCommand::Clone(command) => clone::run(command, (options, terminal), node),
         ClientCommand::Export(command) => export::run(command, node),
         ClientCommand::Mount { volume, mountpoint, write_back } => match (volume, mountpoint) {

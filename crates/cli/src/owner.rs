@@ -57,6 +57,48 @@ impl Accounts {
     }
 }
 
+impl Accounts {
+    /// Reads a user, by name or number.
+    ///
+    /// # Errors
+    /// `NotFound` for an unknown name.
+    pub fn user(&self, text: &str) -> Result<u32, AdminError> {
+        number(&self.users, text).ok_or_else(|| unknown("user", text))
+    }
+
+    /// Reads a group, by name or number.
+    ///
+    /// # Errors
+    /// `NotFound` for an unknown name.
+    pub fn group(&self, text: &str) -> Result<u32, AdminError> {
+        number(&self.groups, text).ok_or_else(|| unknown("group", text))
+    }
+
+    /// The name of a user, if it has one here.
+    #[must_use]
+    pub fn user_name(&self, id: u32) -> Option<String> {
+        name(&self.users, id)
+    }
+
+    /// The name of a group, if it has one here.
+    #[must_use]
+    pub fn group_name(&self, id: u32) -> Option<String> {
+        name(&self.groups, id)
+    }
+}
+
+/// A number as it stands, or that of the account of this name.
+fn number(file: &str, text: &str) -> Option<u32> {
+    text.parse().ok().or_else(|| line_of(file, text)?.get(2)?.parse().ok())
+}
+
+fn name(file: &str, id: u32) -> Option<String> {
+    let id = id.to_string();
+    let mut lines = file.lines().map(|line| line.split(':').collect::<Vec<&str>>());
+    let found = lines.find(|fields| fields.get(2) == Some(&id.as_str()))?;
+    found.first().filter(|name| !name.is_empty()).map(|name| (*name).to_owned())
+}
+
 fn unknown(noun: &str, name: &str) -> AdminError {
     AdminError::new(Code::NotFound, format!("cannot find {noun}"), name)
         .because("the name is not in this machine's account files")

@@ -4,18 +4,19 @@ use crate::aggregates::naming::Naming;
 use crate::aggregates::{features_of, upgrade_report};
 use crate::disks::shown::{Shown, Told};
 use crate::management::Management;
-use crate::volumes::{RecoveryQueue, Space, differences, splits};
+use crate::volumes::{RecoveryQueue, Space, differences, quotas, splits};
 use admin_api::{
     AdminError, Administration, AggregateAdd, AggregateCreate, AggregateDelete, AggregateFeatures,
     AggregateInfo, AggregateMap, AggregateOnline, AggregateSet, AggregateSpace, CheckBegun,
     CheckBlocks, CheckHeld, CheckKeep, CheckRead, CloneCreate, CloneSplit, DeletedVolume,
     DiskClear, DiskFail, DiskInfo, DiskLocate, DiskLocated, DiskReplace, DiskZero, Event,
     EventList, ExportAdd, ExportRemove, GroupRemove, JobChange, JobInfo, JobName, MapShow,
-    MountCreate, MountInfo, MountRemove, Named, Removal, ScrubChange, ScrubInfo, SnapshotDelete,
-    SnapshotDiff, SnapshotDifferences, SnapshotHold, SnapshotInfo, SnapshotName, SnapshotRestore,
-    SpareAdd, SpareRemove, SplitInfo, StatusReply, Synced, UpgradeReport, VolumeCreate,
-    VolumeDelete, VolumeExports, VolumeFilter, VolumeInfo, VolumeOffline, VolumePurge,
-    VolumeRename, VolumeResize, VolumeSet, VolumeSpace, VolumeUndelete,
+    MountCreate, MountInfo, MountRemove, Named, QuotaDelete, QuotaInfo, QuotaList, QuotaReport,
+    QuotaSet, Removal, ScrubChange, ScrubInfo, SnapshotDelete, SnapshotDiff, SnapshotDifferences,
+    SnapshotHold, SnapshotInfo, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove, SplitInfo,
+    StatusReply, Synced, UpgradeReport, VolumeCreate, VolumeDelete, VolumeExports, VolumeFilter,
+    VolumeInfo, VolumeOffline, VolumePurge, VolumeRename, VolumeResize, VolumeSet, VolumeSpace,
+    VolumeUndelete,
 };
 
 impl Management {
@@ -304,6 +305,18 @@ impl Administration for Management {
 
     fn clone_split(&self, request: &CloneSplit) -> Result<SplitInfo, AdminError> {
         self.seen(|| splits::split_clone(&self.volumes, request))
+    }
+
+    fn quota_set(&self, request: &QuotaSet) -> Result<QuotaInfo, AdminError> {
+        quotas::set(&self.volumes, request)
+    }
+
+    fn quota_delete(&self, request: &QuotaDelete) -> Result<QuotaInfo, AdminError> {
+        quotas::delete(&self.volumes, request)
+    }
+
+    fn quota_list(&self, request: &QuotaList) -> Result<QuotaReport, AdminError> {
+        quotas::list(&self.volumes, request)
     }
 
     fn export_add(&self, request: &ExportAdd) -> Result<VolumeExports, AdminError> {

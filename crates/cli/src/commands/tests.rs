@@ -9,6 +9,7 @@ use clap::Parser as _;
 use std::io::{BufRead, Cursor};
 
 mod clones;
+mod quotas;
 mod snapshots;
 
 /// The server without a socket.

@@ -3,9 +3,9 @@
 //! Once a second, and around calls that begin or end work, the room looks at the engine, and
 //! compares with what it knew: the health checks that do not pass ([`conditions`]), the disks of
 //! each aggregate ([`disks`]), the jobs that began and ended ([`works`]), the sizes of volumes that
-//! grow ([`growth`]). What differs has happened. It goes into a ring ([`ring`]) and into the log; a
-//! file keeps the ring and what was known ([`stored`]), so that a restart neither repeats nor loses
-//! what came before (decision 39).
+//! grow ([`growth`]), the limits that users come to ([`quotas`]). What differs has happened. It
+//! goes into a ring ([`ring`]) and into the log; a file keeps the ring and what was known
+//! ([`stored`]), so that a restart neither repeats nor loses what came before (decision 39).
 //!
 //! Codes are an interface: scripts match on them, so one is added, never renamed.
 //!
@@ -28,6 +28,8 @@
 //! | `SPARE_GONE` | a disk is no spare any more, and has no place |
 //! | `VOLUME_GREW` | a volume has grown by itself |
 //! | `SNAPSHOT_AUTODELETED` | a volume has deleted snapshots by itself, for want of room |
+//! | `QUOTA_SOFT_PASSED` | a user or a group uses more than a soft limit; once an hour |
+//! | `QUOTA_REFUSED` | an operation would have passed a hard limit, and was refused; once an hour |
 //! | `SCRUB_STARTED`, `_ENDED`, `_FAILED`, `_CANCELLED` | a job; so, too, for `REBUILD`, `RESYNC`, `REPLACEMENT`, `EVACUATION`, `ZEROING`, `GROWTH`, `DELETION` |
 //! | each code of a health check | the check does not pass any more (`status/health.rs`) |
 //! | the same with `_CLEARED` | the check passes again |
@@ -45,6 +47,7 @@
 mod conditions;
 mod disks;
 mod growth;
+mod quotas;
 mod ring;
 mod room;
 mod stored;

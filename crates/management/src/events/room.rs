@@ -7,6 +7,7 @@
 use crate::events::conditions::{Condition, Failing};
 use crate::events::disks::Sight;
 use crate::events::growth::{autodeletion_of, growth_of};
+use crate::events::quotas::ToldQuotas;
 use crate::events::ring::Happening;
 use crate::events::stored::{self, Record};
 use crate::events::works::turn_of;
@@ -43,6 +44,7 @@ pub(crate) struct Events {
     listed_below: AtomicU64,
     /// Openings of aggregates that were told.
     openings: AtomicUsize,
+    quotas: ToldQuotas,
 }
 
 impl Print for Record {
@@ -78,8 +80,14 @@ impl Events {
         let damaged = damaged.map(|cause| format!("{cause}; {}", keep_aside(&*file)));
         let listed_below = AtomicU64::new(record.ring.next());
         let keeper = Keeper::new(record, file, Arc::clone(&node.unwritten));
-        let events =
-            Self { node, recovery, keeper, listed_below, openings: AtomicUsize::default() };
+        let events = Self {
+            node,
+            recovery,
+            keeper,
+            listed_below,
+            openings: AtomicUsize::default(),
+            quotas: ToldQuotas::default(),
+        };
         if let Some(cause) = damaged {
             events.tell(vec![Happening::new(
                 EventSeverity::Warning,
@@ -174,6 +182,7 @@ impl Events {
         let served = self.node.engine.volumes();
         happened.extend(served.iter().filter_map(|volume| growth_of(volume)));
         happened.extend(served.iter().filter_map(|volume| autodeletion_of(volume)));
+        happened.extend(served.iter().flat_map(|volume| self.quotas.happened(now, volume)));
         let failing = failing(&checks, &aggregates, &volumes);
         let is_away = |name: &str| {
             let mut named = aggregates.iter().filter(|one| one.name == name);

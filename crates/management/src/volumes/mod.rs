@@ -16,6 +16,7 @@ mod naming;
 mod offline;
 mod origins;
 mod policies;
+pub(crate) mod quotas;
 mod recovery_queue;
 mod room;
 pub(crate) mod schedules;

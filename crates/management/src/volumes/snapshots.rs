@@ -207,6 +207,10 @@ impl Volumes {
         let mut consequences = vec![format!("all changes to {} since", wanted.volume)];
         let lost = newer.iter().map(|name| format!("snapshot {}", full_name(&volume.name(), name)));
         consequences.extend(lost);
+        if volume.quota_ledger().is_counting() {
+            let limits = "limits of users and groups that were set since";
+            consequences.push(limits.to_owned());
+        }
         let plan = plan_of(list.get(at..));
         Removal::check_plan(message, &object, &plan, wanted.plan.as_deref())?;
         if !wanted.dry_run {

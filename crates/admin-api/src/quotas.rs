@@ -1,0 +1,355 @@
+//! Quotas of a volume's users and groups: the requests that change and list them, and the replies.
+//!
+//! Fails: see [`Validate`].
+
+use crate::error::AdminError;
+use crate::names::validate_name;
+use crate::requests::Validate;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use units::{BLOCK_SIZE_U64, ByteSize};
+
+/// What a quota is of.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QuotaKind {
+    /// The files that a user owns.
+    User,
+    /// The files of a group.
+    Group,
+}
+
+impl QuotaKind {
+    /// All kinds.
+    pub const ALL: [Self; 2] = [Self::User, Self::Group];
+}
+
+impl fmt::Display for QuotaKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            Self::User => "user",
+            Self::Group => "group",
+        })
+    }
+}
+
+/// How much may be used. Zero stands for no limit.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct QuotaLimits {
+    /// Above so many bytes the server records an event; 0: it records none.
+    pub soft_bytes: u64,
+    /// Bytes that the data of files may take; 0: no limit.
+    pub hard_bytes: u64,
+    /// Above so many files the server records an event; 0: it records none.
+    pub soft_files: u64,
+    /// Files that there may be; 0: no limit.
+    pub hard_files: u64,
+}
+
+/// Changes limits. The volume begins to count what is used, if it does not yet.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QuotaSet {
+    /// The volume.
+    pub volume: String,
+    /// Users or groups.
+    pub kind: QuotaKind,
+    /// The number of the user or group. `null`, which must be written: each that has no limits of
+    /// its own, but for number 0.
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub id: Option<u32>,
+    /// The limits to change: 0 for no limit. Sizes are rounded down to blocks of 4 KiB.
+    #[serde(default)]
+    pub soft_bytes: Option<u64>,
+    /// See [`QuotaLimits`].
+    #[serde(default)]
+    pub hard_bytes: Option<u64>,
+    /// See [`QuotaLimits`].
+    #[serde(default)]
+    pub soft_files: Option<u64>,
+    /// See [`QuotaLimits`].
+    #[serde(default)]
+    pub hard_files: Option<u64>,
+}
+
+/// Takes the limits away that a user or a group has of its own, or those of the others.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QuotaDelete {
+    /// The volume.
+    pub volume: String,
+    /// Users or groups.
+    pub kind: QuotaKind,
+    /// As in [`QuotaSet`].
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub id: Option<u32>,
+}
+
+/// Which quotas are listed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QuotaList {
+    /// The volume.
+    pub volume: String,
+    /// One user or group.
+    #[serde(default)]
+    pub only: Option<(QuotaKind, u32)>,
+    /// Where to go on: [`QuotaReport::next`] of the page before.
+    #[serde(default)]
+    pub from: Option<u64>,
+}
+
+/// A user or a group, what it uses, and what it may use.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct QuotaInfo {
+    /// The volume.
+    pub volume: String,
+    /// User or group.
+    pub kind: QuotaKind,
+    /// Its number; `None`: each that has no limits of its own.
+    pub id: Option<u32>,
+    /// Bytes that the data of its files takes; `None`: nobody counts them, or it is each.
+    pub used_bytes: Option<u64>,
+    /// Its files.
+    pub used_files: Option<u64>,
+    /// Its limits.
+    #[serde(flatten)]
+    pub limits: QuotaLimits,
+    /// The limits were set for this owner, and not for each.
+    pub own: bool,
+    /// Whether limits hold in the volume.
+    pub state: QuotaState,
+}
+
+impl QuotaInfo {
+    /// Whether it may use no more.
+    #[must_use]
+    pub const fn is_at_hard(&self) -> bool {
+        let QuotaLimits { hard_bytes, hard_files, .. } = self.limits;
+        reaches(hard_bytes, self.used_bytes) || reaches(hard_files, self.used_files)
+    }
+
+    /// Whether it uses more than a soft limit.
+    #[must_use]
+    pub const fn is_over_soft(&self) -> bool {
+        let QuotaLimits { soft_bytes, soft_files, .. } = self.limits;
+        passes(soft_bytes, self.used_bytes) || passes(soft_files, self.used_files)
+    }
+}
+
+const fn reaches(limit: u64, used: Option<u64>) -> bool {
+    matches!(used, Some(used) if limit != 0 && used >= limit)
+}
+
+const fn passes(limit: u64, used: Option<u64>) -> bool {
+    matches!(used, Some(used) if limit != 0 && used > limit)
+}
+
+/// Whether a volume counts what is used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QuotaState {
+    /// It does not: there are no limits.
+    Off,
+    /// The files that were there are being counted: no limit holds yet.
+    Counting,
+    /// Limits hold.
+    On,
+}
+
+impl fmt::Display for QuotaState {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            Self::Off => "off",
+            Self::Counting => "counting",
+            Self::On => "on",
+        })
+    }
+}
+
+/// A page of a volume's quotas.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct QuotaReport {
+    /// The volume.
+    pub volume: String,
+    /// Whether limits hold.
+    pub state: QuotaState,
+    /// While files are being counted: inodes that were looked at.
+    pub counted_inodes: Option<u64>,
+    /// Limits of users and of groups that have none of their own.
+    pub others: Vec<QuotaInfo>,
+    /// Users, then groups, by groups of 64 numbers.
+    pub quotas: Vec<QuotaInfo>,
+    /// Where the next page begins, if there is more.
+    pub next: Option<u64>,
+}
+
+/// What errors are about: "home: user 1000", "home: each group".
+#[must_use]
+pub fn quota_title(volume: &str, kind: QuotaKind, id: Option<u32>) -> String {
+    match id {
+        Some(id) => format!("{volume}: {kind} {id}"),
+        None => format!("{volume}: each {kind}"),
+    }
+}
+
+impl QuotaSet {
+    /// Makes limits what they are to be.
+    pub fn change(&self, limits: &mut QuotaLimits) {
+        limits.soft_bytes = self.soft_bytes.unwrap_or(limits.soft_bytes);
+        limits.hard_bytes = self.hard_bytes.unwrap_or(limits.hard_bytes);
+        limits.soft_files = self.soft_files.unwrap_or(limits.soft_files);
+        limits.hard_files = self.hard_files.unwrap_or(limits.hard_files);
+    }
+}
+
+impl Validate for QuotaSet {
+    fn validate(&self) -> Result<(), AdminError> {
+        validate_name("volume", &self.volume)?;
+        let title = quota_title(&self.volume, self.kind, self.id);
+        let error = || AdminError::usage("cannot set quota", &title);
+        check_id("cannot set quota", &title, self.id)?;
+        let bytes = [self.soft_bytes, self.hard_bytes];
+        let files = [self.soft_files, self.hard_files];
+        if bytes.iter().chain(&files).all(Option::is_none) {
+            return Err(error()
+                .because("no limit is given")
+                .try_next("--hard 10G, --soft 8G, --hard-files 100000 or --soft-files 80000"));
+        }
+        if bytes.iter().flatten().any(|bytes| (1..BLOCK_SIZE_U64).contains(bytes)) {
+            let least = ByteSize(BLOCK_SIZE_U64);
+            return Err(error()
+                .because(format!("a limit is {least} or more: files take whole blocks"))
+                .try_next(format!("--hard {least}, or none for no limit")));
+        }
+        Ok(())
+    }
+}
+
+impl Validate for QuotaDelete {
+    fn validate(&self) -> Result<(), AdminError> {
+        validate_name("volume", &self.volume)?;
+        let title = quota_title(&self.volume, self.kind, self.id);
+        check_id("cannot delete quota", &title, self.id)
+    }
+}
+
+impl Validate for QuotaList {
+    fn validate(&self) -> Result<(), AdminError> {
+        validate_name("volume", &self.volume)?;
+        let id = self.only.map(|(_, id)| id);
+        check_id("cannot list quotas of", &self.volume, id)
+    }
+}
+
+/// The largest number means "no change" to other systems.
+fn check_id(message: &str, title: &str, id: Option<u32>) -> Result<(), AdminError> {
+    match id {
+        Some(u32::MAX) => Err(AdminError::usage(message, title)
+            .because(format!("numbers of users and groups end at {}", u32::MAX - 1))),
+        _ => Ok(()),
+    }
+}
+
+/// Checks limits as they are after a change.
+///
+/// # Errors
+/// `Usage` if a soft limit is not below the hard one.
+pub fn check_limits(title: &str, limits: &QuotaLimits) -> Result<(), AdminError> {
+    let QuotaLimits { soft_bytes, hard_bytes, soft_files, hard_files } = *limits;
+    let is_above = |soft: u64, hard: u64| hard != 0 && soft >= hard;
+    let error = || AdminError::usage("cannot set quota", title);
+    let blocks = |bytes: u64| bytes / BLOCK_SIZE_U64;
+    if is_above(blocks(soft_bytes), blocks(hard_bytes)) {
+        let (soft, hard) = (ByteSize(soft_bytes), ByteSize(hard_bytes));
+        return Err(error()
+            .because(format!("nobody could pass the soft limit of {soft}: the hard one is {hard}"))
+            .try_next("a smaller --soft, or --soft none"));
+    }
+    if is_above(soft_files, hard_files) {
+        return Err(error()
+            .because(format!(
+                "nobody could pass the soft limit of {soft_files} files: the hard one is \
+                 {hard_files}"
+            ))
+            .try_next("a smaller --soft-files, or --soft-files none"));
+    }
+    Ok(())
+}
+
+/// A limit as people write it: `none` is 0.
+///
+/// # Errors
+/// In words.
+pub fn parse_limit_bytes(text: &str) -> Result<u64, String> {
+    if text == "none" {
+        return Ok(0);
+    }
+    match text.parse::<ByteSize>() {
+        Ok(ByteSize(0)) => Err("0 is no limit; write none".to_owned()),
+        Ok(size) => Ok(size.0),
+        Err(error) => Err(format!("{error}, or write none")),
+    }
+}
+
+/// A number of files as people write it: `none` is 0.
+///
+/// # Errors
+/// In words.
+pub fn parse_limit_files(text: &str) -> Result<u64, String> {
+    match (text, text.parse::<u64>()) {
+        ("none", _) => Ok(0),
+        (_, Ok(0)) => Err("0 is no limit; write none".to_owned()),
+        (_, Ok(files)) => Ok(files),
+        (_, Err(_)) => Err(format!("'{text}' is no number of files; write 100000, or none")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(hard_bytes: Option<u64>) -> QuotaSet {
+        QuotaSet {
+            volume: "home".to_owned(),
+            kind: QuotaKind::User,
+            id: Some(1000),
+            soft_bytes: None,
+            hard_bytes,
+            soft_files: None,
+            hard_files: None,
+        }
+    }
+
+    #[test]
+    fn a_limit_is_a_block_or_more() {
+        assert!(set(Some(4096)).validate().is_ok() && set(Some(0)).validate().is_ok());
+        assert!(set(None).validate().is_err() && set(Some(4095)).validate().is_err());
+        let limits = |soft_files, hard_files| QuotaLimits {
+            soft_files,
+            hard_files,
+            ..QuotaLimits::default()
+        };
+        assert!(check_limits("", &limits(5, 0)).is_ok() && check_limits("", &limits(4, 5)).is_ok());
+        assert!(check_limits("", &limits(5, 5)).is_err());
+    }
+
+    /// `None` is each user: nobody is to come to that by what he forgets.
+    #[test]
+    fn whose_limits_are_changed_is_always_said() {
+        let read = |text: &str| serde_json::from_str::<QuotaSet>(text);
+        let begin = r#"{"volume":"home","kind":"user","hard_bytes":8192"#;
+        assert!(read(&format!("{begin}}}")).is_err());
+        assert_eq!(read(&format!(r#"{begin},"id":null}}"#)).unwrap().id, None);
+        let last = read(&format!(r#"{begin},"id":4294967295}}"#)).unwrap();
+        assert!(last.validate().is_err());
+    }
+
+    #[test]
+    fn limits_are_read_as_people_write_them() {
+        assert_eq!((parse_limit_bytes("none"), parse_limit_bytes("1K")), (Ok(0), Ok(1024)));
+        assert!(parse_limit_bytes("0").is_err() && parse_limit_bytes("much").is_err());
+        assert_eq!((parse_limit_files("none"), parse_limit_files("7")), (Ok(0), Ok(7)));
+        assert!(parse_limit_files("0").is_err() && parse_limit_files("-1").is_err());
+    }
+}

@@ -114,6 +114,7 @@ fn plan(input: &mut Input<'_>) -> Plan {
         has_outages: false,
         is_damaged: false,
         guarantees: false,
+        quotas: false,
         growth: None,
         tuning: Tuning::default(),
     }

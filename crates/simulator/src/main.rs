@@ -111,6 +111,9 @@ struct HowArguments {
     /// In every life volumes have guarantees of space, where there is room.
     #[arg(long)]
     guarantees: bool,
+    /// In every life owners of files have quotas.
+    #[arg(long)]
+    quotas: bool,
     /// In every life the node has other aggregates, one of which is slow or dead at times.
     #[arg(long)]
     neighbours: bool,
@@ -162,6 +165,7 @@ impl HowArguments {
             sick: self.sick,
             damaged: self.damaged,
             guarantees: self.guarantees,
+            quotas: self.quotas,
             neighbours: self.neighbours,
             kills: self.kills,
             log_faults: self.log_faults,

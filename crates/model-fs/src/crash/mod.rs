@@ -347,7 +347,11 @@ impl Replay {
         };
         let operation = match &record.observation {
             // The server had no room, and did nothing.
-            Some(Observation::Failed(FsError::NoSpace | FsError::TryLater)) => return true,
+            Some(Observation::Failed(
+                FsError::NoSpace | FsError::OverQuota | FsError::TryLater,
+            )) => {
+                return true;
+            }
             Some(Observation::Wrote { count, .. }) => operation.clone().writing_at_most(*count),
             _ => operation.clone(),
         };

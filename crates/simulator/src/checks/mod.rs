@@ -5,4 +5,5 @@ pub mod differences;
 pub mod growth;
 pub mod held;
 pub mod media;
+pub mod quotas;
 pub mod space;

@@ -70,6 +70,7 @@ impl Life<'_> {
             return Ok(());
         };
         self.machine.arm(None);
+        self.quotas.end();
         self.rest()?;
         let scopes = [
             FeatureScope::Disk,

@@ -20,6 +20,7 @@ mod volumes;
 mod work;
 
 use crate::checks::media::check_media;
+use crate::checks::quotas::Quotas;
 use crate::checks::space::{check_guarantees, check_lost, check_promises};
 use crate::faults::damage::check_damage;
 use crate::faults::lacking::Lacking;
@@ -89,6 +90,8 @@ struct Life<'a> {
     tierings: Tierings,
     /// What was asked of the scrub.
     scrubs: Scrubs,
+    /// What owners of files may use.
+    quotas: Quotas,
     /// An image that is pinned.
     online_check: OnlineCheck,
     /// Features that the build lacks, at the end.
@@ -167,6 +170,7 @@ impl<'a> Life<'a> {
             splits: Splits::default(),
             tierings: Tierings::default(),
             scrubs: Scrubs::default(),
+            quotas: Quotas::default(),
             online_check: OnlineCheck::default(),
             lacking: Lacking::choose(seed, lives),
         }
@@ -327,6 +331,8 @@ impl<'a> Life<'a> {
         check_promises(&mut self.machine)?;
         check_guarantees(&mut self.machine)?;
         check_lost(&self.machine)?;
+        let Self { machine, quotas, tenants, events, .. } = self;
+        quotas.rest(machine, tenants, events)?;
         self.online_check.finish(&mut self.machine)?;
         check_media(&mut self.machine)
     }

@@ -314,6 +314,7 @@ const fn met(request: &Request) -> &'static str {
         Request::SnapshotDelete(_) => "operator: snapshot delete",
         Request::SnapshotRestore(_) => "operator: snapshot restore",
         Request::ExportAdd(_) | Request::ExportRemove(_) => "operator: export rules changed",
+        Request::QuotaSet(_) | Request::QuotaDelete(_) => "operator: quotas",
         Request::FuseMount(_) | Request::FuseUnmount(_) => "operator: mounts",
         Request::ScrubChange(_) => "operator: scrub",
         Request::SpareAdd(_) | Request::SpareRemove(_) => "operator: spares",

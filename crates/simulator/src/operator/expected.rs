@@ -315,6 +315,9 @@ impl Expected {
                 let at = rules.iter().position(|rule| rule.client == wanted.client);
                 rules.remove(at.ok_or(Code::NotFound)?);
             }
+            Request::QuotaSet(wanted) => self.volume(&wanted.volume).map(drop)?,
+            Request::QuotaDelete(wanted) => self.volume(&wanted.volume).map(drop)?,
+            Request::QuotaList(wanted) => self.volume(&wanted.volume).map(drop)?,
             Request::SnapshotList(filter) | Request::ExportList(filter) => {
                 if let Some(name) = &filter.volume {
                     self.volume(name)?;
@@ -537,6 +540,8 @@ pub(super) const fn takes_room(request: &Request) -> bool {
             | Request::SnapshotHold(_)
             | Request::SnapshotRestore(_)
             | Request::SnapshotDelete(_)
+            | Request::QuotaSet(_)
+            | Request::QuotaDelete(_)
     )
 }
 

@@ -12,11 +12,11 @@ use admin_api::recovery_queue::QUEUE_SECONDS_MIN;
 use admin_api::{
     Access, AggregateAdd, AggregateSet, CloneCreate, CloneSplit, DiskClear, DiskFail, DiskReplace,
     DiskZero, ExportAdd, ExportRemove, ExportRule, GroupRemove, Guarantee, JobAction, JobChange,
-    MapShow, MountCreate, MountRemove, Named, Network, Owner, RateLimit, Reallocation, Request,
-    ScrubAction, ScrubChange, SnapshotAutodelete, SnapshotDelete, SnapshotDiff, SnapshotHold,
-    SnapshotName, SnapshotPolicy, SnapshotRestore, SpareAdd, SpareRemove, Squash, TieringPolicy,
-    VolumeCreate, VolumeDelete, VolumeFilter, VolumeOffline, VolumePurge, VolumeRename,
-    VolumeResize, VolumeSet, VolumeUndelete,
+    MapShow, MountCreate, MountRemove, Named, Network, Owner, QuotaDelete, QuotaKind, QuotaList,
+    QuotaSet, RateLimit, Reallocation, Request, ScrubAction, ScrubChange, SnapshotAutodelete,
+    SnapshotDelete, SnapshotDiff, SnapshotHold, SnapshotName, SnapshotPolicy, SnapshotRestore,
+    SpareAdd, SpareRemove, Squash, TieringPolicy, VolumeCreate, VolumeDelete, VolumeFilter,
+    VolumeOffline, VolumePurge, VolumeRename, VolumeResize, VolumeSet, VolumeUndelete,
 };
 use std::net::Ipv4Addr;
 
@@ -92,7 +92,8 @@ impl Typist<'_> {
             }
             56..62 => self.restore(),
             62..72 => self.export_add(),
-            72..78 => self.export_remove(),
+            72..75 => self.export_remove(),
+            75..78 => self.of_quotas(),
             78..82 => {
                 let (volume, mountpoint) = (self.volume(), self.any(&MOUNTPOINTS));
                 let write_back = self.choices.chance(25);
@@ -395,6 +396,27 @@ impl Typist<'_> {
         let is_there = !held.is_empty() && !self.choices.chance(WRONG_PERCENT);
         let client = if is_there { self.choices.pick(&held) } else { self.client() };
         Request::ExportRemove(ExportRemove { volume, client })
+    }
+
+    fn of_quotas(&mut self) -> Request {
+        let (volume, kind) = (self.volume(), self.choices.pick(&QuotaKind::ALL));
+        let id = self.choices.chance(80).then(|| self.choices.pick(&[0, 7, 8, 1000]));
+        match self.choices.below(10) {
+            0..6 => Request::QuotaSet(QuotaSet {
+                volume,
+                kind,
+                id,
+                soft_bytes: None,
+                hard_bytes: Some(self.choices.pick(&[0, 4096, 1 << 20])),
+                soft_files: self.choices.chance(30).then_some(3),
+                hard_files: self.choices.chance(30).then_some(0),
+            }),
+            6..8 => Request::QuotaDelete(QuotaDelete { volume, kind, id }),
+            _ => {
+                let only = self.choices.chance(50).then_some((kind, 7));
+                Request::QuotaList(QuotaList { volume, only, from: None })
+            }
+        }
     }
 
     /// A call about disks.

@@ -46,6 +46,8 @@ const MILLISECOND: u64 = 1_000_000;
 const REALLOCATING_PERCENT: u64 = 50;
 /// Of 100 lives, those in which volumes have guarantees of space.
 const GUARANTEES_PERCENT: u64 = 30;
+/// Of 100 lives, those in which owners of files have quotas.
+const QUOTAS_PERCENT: u64 = 25;
 /// Of 100 lives on disks that damage nothing, those with outages.
 const OUTAGE_PERCENT: u64 = 15;
 /// Of 100 lives on disks with parity to spare and no other fault, those with a disk that gets sick.
@@ -114,6 +116,8 @@ pub struct Plan {
     pub is_damaged: bool,
     /// Volumes have room of their own, where there is enough.
     pub guarantees: bool,
+    /// Owners of files have quotas.
+    pub quotas: bool,
     /// How the write allocator chooses: not always the emptiest area, where numbers that were used
     /// are not used again for long.
     pub tuning: Tuning,
@@ -208,6 +212,7 @@ impl Plan {
             overlap_percent: choices.pick(&[0, 0, 10, 50]),
             is_damaged: false,
             guarantees: false,
+            quotas: false,
             tuning: Tuning::default(),
         };
         if !is_traditional && choices.chance(25) {
@@ -240,6 +245,7 @@ impl Plan {
             };
             plan.volumes.insert(0, guaranteed);
         }
+        plan.quotas = lives.quotas || choices.chance(QUOTAS_PERCENT);
         plan
     }
 

@@ -84,6 +84,8 @@ pub fn lives_of(rule: Rule) -> Lives {
     // where much is written.
     let wide = matches!(rule, Rule::OldParityTrusted | Rule::SuccessorsPlaceTaken);
     let guarantees = matches!(rule, Rule::GuaranteeNotKept | Rule::GuaranteeForgotten);
+    let quotas =
+        matches!(rule, Rule::QuotaPassed | Rule::QuotaNotGivenBack | Rule::QuotaRefusedEarly);
     let mix = match rule {
         // Only a new root of snapshots changes more of a superblock than one sector.
         Rule::SuperblockSlotKept => MixChoice::Snapshots,
@@ -139,7 +141,7 @@ pub fn lives_of(rule: Rule) -> Lives {
             | Rule::LogCopyLacking
             | Rule::LogStaysInGroup
     );
-    Lives { damaged, guarantees, lacking, log_copies, log_on_disks, ..lives }
+    Lives { damaged, guarantees, quotas, lacking, log_copies, log_on_disks, ..lives }
 }
 
 /// Breaks one rule, and lives seeds until one finds something.

@@ -54,6 +54,8 @@ pub struct Lives {
     pub damaged: bool,
     /// Whether volumes have guarantees of space in every life.
     pub guarantees: bool,
+    /// Whether owners of files have quotas in every life.
+    pub quotas: bool,
     /// Whether the node has other aggregates, in every life in which it may.
     pub neighbours: bool,
     /// Whether the process dies at times instead of the machine, in every life.

@@ -8,6 +8,7 @@ use super::observed::{is_left_out, without_atime};
 use super::snapshots::Request;
 use super::subject::{EngineSubject, snapshot_outcome};
 use super::{InFlight, Tenant, Wait};
+use crate::checks::quotas::check_refusals;
 use crate::checks::space::{check_refusal, check_room};
 use crate::machine::Machine;
 use crate::seed::finding::Finding;
@@ -127,6 +128,10 @@ impl Tenant {
                 }
                 self.let_grow(machine);
             }
+        }
+        if matches!(found, Observation::Failed(FsError::OverQuota)) {
+            machine.trace.meet("quotas: an operation is refused");
+            check_refusals(machine, &self.name)?;
         }
         check_room(machine)?;
         if let Some(size) = &mut self.size {

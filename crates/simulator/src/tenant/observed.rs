@@ -3,10 +3,10 @@
 use file_service::FsError;
 use model_fs::{FileView, Observation, Operation, SnapshotAction};
 
-/// What a right engine may refuse for want of room, and then has not done: whatever makes
-/// something. Removing always works, and what was accepted is never refused later.
+/// What a right engine may refuse for want of room, or for a quota, and then has not done: whatever
+/// makes something. Removing always works, and what was accepted is never refused later.
 pub(super) fn is_left_out(operation: &Operation, found: &Observation) -> bool {
-    matches!(found, Observation::Failed(FsError::NoSpace))
+    matches!(found, Observation::Failed(FsError::NoSpace | FsError::OverQuota))
         && operation.is_mutation()
         && !matches!(
             operation,

@@ -149,8 +149,8 @@ pub struct ImageFacts {
     pub snapshots: Vec<NewSnapshot>,
     /// Limits that an administrator has changed.
     pub quota_changes: Vec<QuotaChange>,
-    /// There is room for counting what files use.
-    pub may_count_quotas: bool,
+    /// Blocks of the quota file that there is room to change for counting what files use.
+    pub counted_portion: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -288,7 +288,7 @@ impl<P: Pointer> ImageCleaner<P> {
     pub fn new(mut facts: ImageFacts, work: Vec<FileWork<P>>, space: &Space<P>) -> Self {
         let changes = std::mem::take(&mut facts.quota_changes);
         Self {
-            quotas: QuotaWork::new(changes, facts.may_count_quotas),
+            quotas: QuotaWork::new(changes, facts.counted_portion),
             quota_cleaner: None,
             facts,
             step: Step::Files,

@@ -222,6 +222,7 @@ pub(crate) fn store<P: Pointer>(
             let made = transaction.create(KIND_ATTRIBUTES, 0, chosen)?;
             // Below INODES_MAX, which 32 bits hold.
             transaction.edit(inode)?.attributes_inode = made.0.get() as u32;
+            follow(transaction, inode)?;
             made
         }
     };
@@ -242,7 +243,6 @@ pub(crate) fn store<P: Pointer>(
     if count < before {
         transaction.punch(holder, Fbn(count), Fbn::END)?;
     }
-    follow(transaction, inode)?;
     let now: Timestamp = transaction.now;
     let state = transaction.edit(holder)?;
     state.size = bytes.len() as u64;

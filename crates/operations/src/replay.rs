@@ -368,8 +368,14 @@ impl<'b, P: Pointer> Replay<'_, 'b, '_, P> {
         if flags & FLAG_DROPS_CAPABILITY != 0 {
             holder::drop_capability(self.transaction, inode)?;
         }
-        take_over_state(self.transaction.edit(inode)?, state);
-        holder::follow(self.transaction, inode)
+        let attributes = self.transaction.edit(inode)?;
+        let owner = attributes.owner();
+        take_over_state(attributes, state);
+        // As the operation did: nothing else needs the holder.
+        match attributes.owner() == owner {
+            true => Ok(()),
+            false => holder::follow(self.transaction, inode),
+        }
     }
 
     fn write(&mut self) -> Outcome<()> {

@@ -39,6 +39,8 @@ fn rules_broken_on_purpose_are_noticed() {
         Rule::RulesToldEarly,
         Rule::AccessListIgnored,
         Rule::InheritanceNotReplayed,
+        Rule::QuotaPassed,
+        Rule::QuotaNotGivenBack,
     ] {
         let row = try_rule(rule, 0..SEEDS, &lives_of(rule), jobs);
         assert!(row.outcome.is_some(), "{}: nobody noticed in {SEEDS} seeds", rule.name());

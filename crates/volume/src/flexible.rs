@@ -87,8 +87,8 @@ pub(crate) struct VbnSide {
     pub is_stuck: bool,
     /// It has the last of the aggregate's room.
     pub reclaim_turn: Option<ReclaimTurn>,
-    /// The running consistency point has room to count inodes for quotas.
-    pub counts_quotas: bool,
+    /// The running consistency point has room to count inodes for quotas: how far that had come.
+    pub counted_before: Option<u64>,
     /// A message counts free numbers of areas.
     pub is_counting: bool,
     /// Delayed frees when the consistency point began.
@@ -138,7 +138,7 @@ impl FlexibleVolume {
             is_put_off: false,
             is_stuck: false,
             reclaim_turn: None,
-            counts_quotas: false,
+            counted_before: None,
             is_counting: false,
             delayed_before: DelayedBefore::default(),
         };

@@ -149,13 +149,13 @@ impl Member for FlexibleVolume {
         }
         side.is_stuck = is_put_off && side.space.has_trees_to_discard();
         let has_uncounted = !is_born && quotas::has_work(self, access);
-        let may_count_quotas = quotas::may_count(&self.front.shared, has_uncounted);
+        let counted_portion = quotas::counted_portion(&self.front.shared, has_uncounted);
         let side = self.vbn.write(access);
-        side.counts_quotas = may_count_quotas;
+        side.counted_before = (counted_portion > 0).then_some(side.space.quotas.counted_inodes);
         let wanted = std::mem::take(&mut side.is_larger)
             || side.space.snapshots_changed
             || has_work && !is_put_off
-            || may_count_quotas
+            || counted_portion > 0
             || side.requests.is_pending();
         let is_dirty = has_changes || wanted;
         let delay_limits = self.begin_delaying(self.vbn.write(access), is_dirty);
@@ -169,7 +169,7 @@ impl Member for FlexibleVolume {
             note_acls(&aggregate, access, (self.front.id, &image));
         }
         let side = self.vbn.write(access);
-        let facts = image_facts(&mut image, &mut side.requests, context, may_count_quotas);
+        let facts = image_facts(&mut image, &mut side.requests, context, counted_portion);
         let dirty_blocks = image.dirty_blocks;
         let image = (facts, image);
         let limits = (scan_blocks_max, delay_limits);
@@ -280,8 +280,8 @@ impl Member for FlexibleVolume {
         let again = side.space.has_snapshot_work()
             || is_discarding
             || self.goes_on_clearing(side)
-            || quotas::goes_on(side)
             || side.requests.is_pending();
+        let counted = (side.counted_before.take(), side.space.quotas.counted_inodes);
         let views = snapshot_views(&side.space.snapshots);
         self.used_blocks.store(side.space.used_blocks, Ordering::Relaxed);
         self.active_blocks.store(side.space.active_blocks, Ordering::Relaxed);
@@ -316,6 +316,7 @@ impl Member for FlexibleVolume {
                 Outcome::Done
             };
             aggregate.parts.scheduler.send(self.front.affinities.vbn, Box::new(forget));
+            quotas::go_on(&aggregate, self.front.affinities.vbn, counted.0, counted.1);
             let side = self.vbn.write(access);
             let wants_count = side.space.wants_count();
             if wants_count

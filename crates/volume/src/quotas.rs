@@ -5,16 +5,18 @@
 //!
 //! Fails: [`AggregateError`], with nothing changed.
 
-use crate::flexible::{FlexibleVolume, VbnSide};
+use crate::flexible::FlexibleVolume;
 use crate::front::Front;
-use affinity::Access;
-use aggregate::{AggregateError, BlockSide};
+use affinity::{Access, AffinityId, Outcome};
+use aggregate::{Aggregate, AggregateError, BlockSide};
 use cowfs::budget::Spender;
 use cowfs::logical::Shared;
 use cowfs::pointer::Pointer;
 use cowfs::quotas::QuotaChange;
-use cowfs::quotas::table::{COUNTING_COST_BLOCKS, QUOTA_BLOCK_COST};
+use cowfs::quotas::table::{COUNTED_PORTIONS, QUOTA_BLOCK_COST, counting_cost_blocks};
 use ondisk::features::QUOTAS;
+use ondisk::quota::ALL_INODES;
+use std::sync::Arc;
 use units::VolumeId;
 
 /// Changes limits; part of a freeze's action.
@@ -52,9 +54,19 @@ pub fn note_quotas(side: &mut BlockSide, volume: VolumeId) {
     }
 }
 
-/// At a freeze, before the volume's: whether there is work on counting, and room for it.
-pub(crate) fn may_count(shared: &Shared, has_work: bool) -> bool {
-    has_work && shared.accounts().promise(COUNTING_COST_BLOCKS, Spender::Common).is_some()
+/// At a freeze, before the volume's: how many blocks of the quota file counting may change. The
+/// fuller a volume is, the fewer; limits are wanted there most.
+pub(crate) fn counted_portion(shared: &Shared, has_work: bool) -> u64 {
+    if !has_work {
+        return 0;
+    }
+    let accounts = shared.accounts();
+    let fits = |portion: &u64| {
+        let cost = counting_cost_blocks(*portion);
+        accounts.could_promise(cost, Spender::Free)
+            && accounts.promise(cost, Spender::Free).is_some()
+    };
+    COUNTED_PORTIONS.into_iter().find(fits).unwrap_or(0)
 }
 
 /// Whether a flexible volume has inodes to count in the image to come.
@@ -64,7 +76,23 @@ pub(crate) fn has_work(volume: &FlexibleVolume, access: &mut Access<'_>) -> bool
     file.has_work() || begins && !file.is_counting()
 }
 
-/// After a commit: whether the next consistency point is to count more.
-pub(crate) fn goes_on(side: &VbnSide) -> bool {
-    side.counts_quotas && side.space.quotas.has_work()
+/// After a commit that had room to count: has the next consistency point count more. One that has
+/// come no further meets inodes that cannot be read. Counting frees nothing, so that nobody who
+/// waits for room is to wait for it: it asks for a consistency point like anybody else.
+pub(crate) fn go_on(
+    aggregate: &Arc<Aggregate>,
+    affinity: AffinityId,
+    counted_before: Option<u64>,
+    counted_inodes: u64,
+) {
+    let has_more = counted_inodes != ALL_INODES;
+    if counted_before.is_none_or(|before| counted_inodes <= before) || !has_more {
+        return;
+    }
+    let of = Arc::clone(aggregate);
+    let message = move |_: &mut Access<'_>| {
+        of.request_consistency_point(None);
+        Outcome::Done
+    };
+    aggregate.parts.scheduler.send(affinity, Box::new(message));
 }

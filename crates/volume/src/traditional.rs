@@ -33,8 +33,8 @@ struct State {
     requests: Requests<PhysicalPointer>,
     /// Dirty blocks of the image being cleaned.
     frozen_blocks: Option<u64>,
-    /// It has room to count inodes for quotas.
-    counts_quotas: bool,
+    /// It has room to count inodes for quotas: how far that had come.
+    counted_before: Option<u64>,
 }
 
 /// Block numbers that no volume of an aggregate can have: a traditional volume's limit is the
@@ -135,8 +135,8 @@ impl Member for TraditionalVolume {
         let logical = self.front.logical.write(access);
         let begins = !logical.quota_changes.is_empty() && !quota_file.is_counting();
         let has_uncounted = quota_file.has_work() || begins;
-        let may_count_quotas = quotas::may_count(&logical.shared, has_uncounted);
-        let wanted = wanted || may_count_quotas;
+        let counted_portion = quotas::counted_portion(&logical.shared, has_uncounted);
+        let wanted = wanted || counted_portion > 0;
         if !logical.is_dirty() && !wanted && !requests.is_pending() {
             logical.freeze_unchanged();
             self.state.write(access).requests = requests;
@@ -144,11 +144,11 @@ impl Member for TraditionalVolume {
         }
         let mut image = logical.freeze();
         note_acls(&aggregate, access, (self.front.id, &image));
-        let facts = image_facts(&mut image, &mut requests, context, may_count_quotas);
+        let facts = image_facts(&mut image, &mut requests, context, counted_portion);
         let state = self.state.write(access);
         state.requests = requests;
         state.frozen_blocks = Some(image.dirty_blocks);
-        state.counts_quotas = may_count_quotas;
+        state.counted_before = (counted_portion > 0).then_some(quota_file.counted_inodes);
         let files = OwnFiles { facts, work: file_work(&mut image) };
         Some(Box::new(SharedFiles { aggregate, volume: self.front.id, files }))
     }
@@ -176,12 +176,13 @@ impl Member for TraditionalVolume {
         let passed = &mut aggregate.block_side.write(access).space.quotas_passed;
         self.front.shared.quotas.note_passed(std::mem::take(passed));
         let space = &aggregate.block_side.read(access).space;
-        let counts = self.state.read(access).counts_quotas && space.quotas.has_work();
+        let counted_inodes = space.quotas.counted_inodes;
         let (views, reclaiming) = (snapshot_views(&space.snapshots), space.has_snapshot_work());
-        let reaping = self.front.publish(access, reclaiming, |logical| {
+        let counted_before = self.state.write(access).counted_before.take();
+        quotas::go_on(&aggregate, self.front.affinities.vbn, counted_before, counted_inodes);
+        self.front.publish(access, reclaiming, |logical| {
             drop(logical.publish(published.cleaned, published.inode_file, dirty_blocks));
             logical.snapshots = views;
-        });
-        counts || reaping
+        })
     }
 }

@@ -35,7 +35,7 @@ pub(crate) fn image_facts<P: Pointer>(
     image: &mut Image<P>,
     requests: &mut Requests<P>,
     context: &FreezeContext,
-    may_count_quotas: bool,
+    counted_portion: u64,
 ) -> ImageFacts {
     ImageFacts {
         cp: context.cp,
@@ -44,6 +44,6 @@ pub(crate) fn image_facts<P: Pointer>(
         orphan_count: image.orphan_count,
         snapshots: std::mem::take(&mut requests.create),
         quota_changes: std::mem::take(&mut image.quota_changes),
-        may_count_quotas,
+        counted_portion,
     }
 }

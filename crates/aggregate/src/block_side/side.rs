@@ -373,7 +373,7 @@ impl BlockSide {
             orphan_count,
             snapshots: Vec::new(),
             quota_changes: Vec::new(),
-            may_count_quotas: false,
+            counted_portion: 0,
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Invariants: what is counted is the image: changed blocks of the inode file before those of the
 //! tree.
 //!
-//! Fails: as reading the inode file does.
+//! Fails: with what to wait for. Inodes that cannot be read are not counted, and none after them.
 
 use super::table::{QuotaFile, QuotaWork, quotas_key};
 use crate::buftree::{self, Root};
@@ -21,6 +21,23 @@ const COUNTED_BLOCKS_AHEAD: u64 = 64;
 
 /// Counts inodes of the image whose inode file has this tree, and these blocks above it.
 pub(crate) fn count<P: Pointer>(
+    work: &mut QuotaWork,
+    (root, leaves): (&Root<P>, &BTreeMap<Fbn, BlockRef>),
+    volume: VolumeId,
+    reader: &Reader<'_>,
+) -> Progress<()> {
+    match count_readable(work, (root, leaves), volume, reader) {
+        // It costs the files whose inodes they are, and the limits, which do not hold: no more.
+        Err(Stop::Damaged(pvbn) | Stop::MetafileDamaged(pvbn)) => {
+            tracing::error!(%volume, %pvbn, "files are not counted: their inodes cannot be read");
+            work.pause_counting();
+            Ok(())
+        }
+        counted => counted,
+    }
+}
+
+fn count_readable<P: Pointer>(
     work: &mut QuotaWork,
     (root, leaves): (&Root<P>, &BTreeMap<Fbn, BlockRef>),
     volume: VolumeId,

@@ -35,6 +35,9 @@ use units::{Fbn, InodeNumber, VolumeId};
 /// reaped after the next one, and its inode is freed after that; others may come in between, as
 /// whoever waits has them come.
 const FREES_COMMITS: u8 = 8;
+/// Commits for which somebody waits at most for what others free, while the owner comes to use no
+/// less: what they free may be holes, or be written anew.
+const WAITED_COMMITS_MAX: u8 = 12;
 /// Commits for which the operations of an owner are charged for what is truly new, once one of them
 /// had to wait.
 const EXACT_COMMITS: u8 = 3;
@@ -92,7 +95,9 @@ impl Refusal {
     #[must_use]
     pub fn is_right(&self) -> bool {
         let Limits { hard_blocks, hard_files, .. } = self.limits;
-        let passes = |hard: u64, used: u64, more: u64| hard != 0 && more != 0 && used + more > hard;
+        let passes = |hard: u64, used: u64, more: u64| {
+            hard != 0 && more != 0 && used.saturating_add(more) > hard
+        };
         !self.has_frees
             && (passes(hard_blocks, self.used.0, self.more.0)
                 || passes(hard_files, self.used.1, self.more.1))
@@ -115,6 +120,10 @@ struct Account {
     frozen: Usage,
     frees_commits: u8,
     exact_commits: u8,
+    /// Commits for which somebody has waited, and that brought nothing.
+    waited_commits: u8,
+    /// What the commit before has counted.
+    used_before: Option<(u64, u64)>,
 }
 
 /// What an operation adds to the files of one inode.
@@ -128,6 +137,8 @@ pub struct Charge {
     pub former: Owner,
     /// Blocks that it has, which a new owner takes over.
     pub kept_blocks: u64,
+    /// Those of them that no image counts yet: some may be counted twice.
+    pub uncounted_blocks: u64,
     /// Blocks that it gets, some of them in the place of others.
     pub written_blocks: u64,
     /// It is a file, and counts as one.
@@ -199,6 +210,7 @@ pub struct Source<'s, P> {
 #[derive(Default)]
 struct Sum {
     kept_blocks: u64,
+    uncounted_blocks: u64,
     /// By inode.
     written: Vec<(InodeNumber, u64)>,
     files: u64,
@@ -304,7 +316,8 @@ impl Quotas {
                 let new = sum.written.iter().map(|(inode, _)| count_new(*inode));
                 usage.blocks = sum.kept_blocks + new.sum::<Progress<u64>>()?;
             }
-            match account.judge(&limits, usage) {
+            let least_blocks = usage.blocks.saturating_sub(sum.uncounted_blocks);
+            match account.judge(&limits, usage, least_blocks) {
                 Verdict::Fits => {}
                 Verdict::Wait => {
                     account.exact_commits = EXACT_COMMITS;
@@ -369,7 +382,12 @@ impl Quotas {
             ledger.paid.clear();
         }
         ledger.accounts.retain(|_, account| {
+            account.used_before = account.used().or(account.used_before);
             account.record = None;
+            account.waited_commits = match account.exact_commits {
+                0 => 0,
+                _ => account.waited_commits.saturating_add(1),
+            };
             account.frozen = Usage::default();
             if !is_changed {
                 account.active = Usage::default();
@@ -401,7 +419,14 @@ impl Ledger {
         let file = QuotaFile::load(inode_file, volume, reader)?;
         for key in unknown {
             let record = read_quota(&file.root, volume, key, reader)?;
-            self.accounts.entry(key).or_default().record = Some(record);
+            let account = self.accounts.entry(key).or_default();
+            account.record = Some(record);
+            let (used, before) = (account.used(), account.used_before);
+            if let (Some(used), Some(before)) = (used, before)
+                && (used.0 < before.0 || used.1 < before.1)
+            {
+                account.waited_commits = 0;
+            }
         }
         let mut of_others = [QuotaRecord::zeroed(); 2];
         if let Some((_, block)) = read_header(&file.root, volume, reader)? {
@@ -450,6 +475,11 @@ const fn index(kind: QuotaKind) -> usize {
 }
 
 impl Account {
+    /// Blocks and files that the last image counts, if it was looked at.
+    fn used(&self) -> Option<(u64, u64)> {
+        self.record.map(|one| (one.used_blocks.get(), one.used_files.get()))
+    }
+
     /// Whether it says more than the quota file.
     fn is_needed(&self) -> bool {
         self.active != Usage::default()
@@ -467,7 +497,7 @@ impl Account {
                 (self.active.blocks + self.frozen.blocks, self.active.files + self.frozen.files)
             }
         };
-        let used = self.record.map_or((0, 0), |one| (one.used_blocks.get(), one.used_files.get()));
+        let used = self.used().unwrap_or_default();
         let fits = |hard: u64, used: u64, promised: u64, more: u64| {
             hard == 0 || more == 0 || used.saturating_add(promised).saturating_add(more) <= hard
         };
@@ -476,16 +506,21 @@ impl Account {
     }
 
     fn refusal(&self, key: QuotaKey, limits: Limits, usage: Usage) -> Refusal {
-        let used = self.record.map_or((0, 0), |one| (one.used_blocks.get(), one.used_files.get()));
-        let (more, has_frees) = ((usage.blocks, usage.files), self.frees_commits > 0);
+        let used = self.used().unwrap_or_default();
+        let has_frees = self.frees_commits > 0 && self.waited_commits < WAITED_COMMITS_MAX;
+        let more = (usage.blocks, usage.files);
         Refusal { key, limits, used, more, has_frees }
     }
 
-    fn judge(&self, limits: &Limits, usage: Usage) -> Verdict {
+    /// What becomes of an operation with this usage, which may come to be no more than
+    /// `least_blocks`.
+    fn judge(&self, limits: &Limits, usage: Usage, least_blocks: u64) -> Verdict {
         if self.fits(limits, usage, false) || mutation::broken(Rule::QuotaPassed) {
             return Verdict::Fits;
         }
-        let may_fit = self.fits(limits, usage, true) || self.frees_commits > 0;
+        let least = Usage { blocks: least_blocks, ..usage };
+        let may_gain = self.frees_commits > 0 && self.waited_commits < WAITED_COMMITS_MAX;
+        let may_fit = self.fits(limits, least, true) || may_gain;
         if may_fit && !mutation::broken(Rule::QuotaRefusedEarly) {
             Verdict::Wait
         } else {
@@ -503,6 +538,7 @@ fn sums(charges: &[Charge]) -> BTreeMap<QuotaKey, Sum> {
             let is_taken_over = charge.is_new || !charge.former.keys().contains(&key);
             if is_taken_over {
                 sum.kept_blocks += charge.kept_blocks;
+                sum.uncounted_blocks += charge.uncounted_blocks;
                 sum.files += u64::from(charge.is_file);
                 sum.is_taken_over = true;
             }

@@ -30,15 +30,18 @@ use zerocopy::little_endian::{U32, U64};
 /// Blocks of the inode file whose inodes one consistency point counts at most: 16 MiB.
 const COUNTED_BLOCKS_PER_CP: u64 = 4096;
 /// Blocks of the quota file that counting changes in one consistency point, but for the last inode
-/// block's.
-const CHANGED_BLOCKS_MAX: usize = 32;
+/// block's: what is tried first, and where there is little room.
+pub const COUNTED_PORTIONS: [u64; 3] = [4096, 512, 32];
 /// What a changed block of the quota file may come to cost: itself, four nodes above it, and three
 /// above the blocks of smaller numbers where it makes the tree deeper.
 pub const QUOTA_BLOCK_COST: u64 = 8;
+
 /// What one consistency point may come to write for counting: the blocks that it changes, those of
 /// the last block of inodes, and the header.
-pub const COUNTING_COST_BLOCKS: u64 =
-    QUOTA_BLOCK_COST * (CHANGED_BLOCKS_MAX as u64 + 2 * INODES_PER_BLOCK as u64 + 1);
+#[must_use]
+pub const fn counting_cost_blocks(changed_blocks: u64) -> u64 {
+    QUOTA_BLOCK_COST * (changed_blocks + 2 * INODES_PER_BLOCK as u64 + 1)
+}
 
 /// The key of a volume's quota file.
 #[must_use]
@@ -276,13 +279,14 @@ pub(crate) struct QuotaWork {
     usage: BTreeMap<QuotaKey, (i64, i64)>,
     touched: FxHashSet<Fbn>,
     counted_blocks: u64,
-    may_count: bool,
+    /// Blocks that counting may change.
+    counted_portion: u64,
     leaves: BTreeMap<Fbn, BlockRef>,
     passed: Vec<Passed>,
 }
 
 impl QuotaWork {
-    pub fn new(changes: Vec<QuotaChange>, may_count: bool) -> Self {
+    pub fn new(changes: Vec<QuotaChange>, counted_portion: u64) -> Self {
         Self {
             changes: changes.into(),
             counted_inodes: None,
@@ -290,7 +294,7 @@ impl QuotaWork {
             usage: BTreeMap::new(),
             touched: FxHashSet::default(),
             counted_blocks: 0,
-            may_count,
+            counted_portion,
             leaves: BTreeMap::new(),
             passed: Vec::new(),
         }
@@ -325,8 +329,10 @@ impl QuotaWork {
         }
         for key in owner.keys() {
             let (of_blocks, of_files) = self.usage.entry(key).or_default();
-            *of_blocks += sign * blocks as i64;
-            *of_files += sign * files as i64;
+            // What is damaged on media may count anything.
+            let of = |count: u64| sign.saturating_mul(i64::try_from(count).unwrap_or(i64::MAX));
+            *of_blocks = of_blocks.saturating_add(of(blocks));
+            *of_files = of_files.saturating_add(of(files));
         }
     }
 
@@ -334,9 +340,8 @@ impl QuotaWork {
     /// counts no more.
     pub fn next_uncounted(&self) -> Option<Fbn> {
         let counted = self.counted_inodes.filter(|counted| *counted != ALL_INODES)?;
-        let goes_on = self.may_count
-            && self.counted_blocks < COUNTED_BLOCKS_PER_CP
-            && self.touched.len() < CHANGED_BLOCKS_MAX;
+        let goes_on = self.counted_blocks < COUNTED_BLOCKS_PER_CP
+            && (self.touched.len() as u64) < self.counted_portion;
         goes_on.then_some(Fbn(counted / INODES_PER_BLOCK as u64))
     }
 
@@ -350,6 +355,11 @@ impl QuotaWork {
         }
         self.counted_blocks += 1;
         self.counted_inodes = Some((fbn.get() + 1) * INODES_PER_BLOCK as u64);
+    }
+
+    /// The next inodes cannot be read: they are tried again in another consistency point.
+    pub const fn pause_counting(&mut self) {
+        self.counted_portion = 0;
     }
 
     /// There are no more inodes.

@@ -60,14 +60,20 @@ fn charge<P: Pointer>(
     }
     let before = found.map(|found| {
         let shared = found.shared.lock();
-        (shared.attributes.owner(), found.blocks + shared.new_blocks.0 + shared.new_blocks.1)
+        let state = &shared.attributes;
+        // Its content lies in the inode, and the next image has it in a block.
+        let leaves_inode =
+            found.root.depth == 0 && !found.root.is_empty() && !is_tiny(state.kind, state.size);
+        let uncounted = shared.new_blocks.0 + shared.new_blocks.1 + u64::from(leaves_inode);
+        (state.owner(), found.blocks + uncounted, uncounted)
     });
-    let (former, kept_blocks) = before.unwrap_or((now.owner(), 0));
+    let (former, kept_blocks, uncounted_blocks) = before.unwrap_or((now.owner(), 0, 0));
     Some(Charge {
         inode,
         owner: if edit.freed { former } else { now.owner() },
         former,
         kept_blocks,
+        uncounted_blocks,
         written_blocks,
         is_file: now.kind != KIND_ATTRIBUTES,
         is_new: edit.created,

@@ -409,3 +409,65 @@ fn regression_content_that_leaves_the_inode_is_charged() {
     assert_eq!(node.ask(grow).map(drop), Err(FsError::OverQuota));
     assert_eq!(node.used(user(1000)), (11, 3));
 }
+
+/// What is written over counts twice until the next image.
+#[test]
+fn regression_a_file_that_was_written_over_is_given_away_if_it_fits() {
+    let (node, root) = start(313);
+    node.limit_one(user(1001), blocks(60));
+    let file = node.make_as(&caller(1000, 100), root, "a").unwrap();
+    node.put(file, 0, 40).unwrap();
+    node.consistency_point();
+    node.put(file, 0, 40).unwrap();
+    node.give(file, Some(1001), None).unwrap();
+    assert_eq!(node.used(user(1001)), (40, 1));
+}
+
+/// Content that leaves the inode has no dirty block by which it could be charged.
+#[test]
+fn regression_content_on_its_way_out_of_the_inode_is_charged_to_a_new_group() {
+    let (node, root) = start(314);
+    node.limit_one(group(200), blocks(2));
+    let mut files = Vec::new();
+    for name in ["a", "b", "c"] {
+        let file = node.make_as(&caller(1000, 100), root, name).unwrap();
+        let (data, stability) = (Bytes::from(vec![7; 100]), Stability::FileSync);
+        node.ask(calls::Write { file, offset: 0, data, stability }).unwrap();
+        files.push(file);
+    }
+    node.consistency_point();
+    for file in &files {
+        let set = SetAttributes { size: Some(1 << 20), ..SetAttributes::default() };
+        node.ask(calls::SetFileAttributes { file: *file, set }).unwrap();
+    }
+    let given: Vec<_> = files.iter().map(|file| node.give(*file, None, Some(200))).collect();
+    assert_eq!(given, [Ok(()), Ok(()), Err(FsError::OverQuota)]);
+    assert_eq!(node.used(group(200)), (2, 2));
+}
+
+/// A member of the group that frees nothing, again and again, has nobody wait for ever.
+#[test]
+fn regression_who_frees_nothing_keeps_nobody_waiting() {
+    let (node, root) = start(315);
+    node.limit_one(group(100), blocks(10));
+    let full = node.make_as(&caller(1000, 100), root, "full").unwrap();
+    node.put(full, 0, 10).unwrap();
+    let sparse = node.make_as(&caller(1001, 100), root, "sparse").unwrap();
+    let set = SetAttributes { size: Some(1 << 20), ..SetAttributes::default() };
+    node.ask(calls::SetFileAttributes { file: sparse, set }).unwrap();
+    let data = Bytes::from(content(1, BLOCK));
+    let stability = Stability::FileSync;
+    let write = calls::Write { file: full, offset: 1 << 20, data, stability };
+    let waiting = promise(|done| write.send(&node.service, &Caller::root(), done));
+    for _ in 0..40 {
+        let allocation = file_service::Allocation::PunchHole;
+        let (offset, length) = (8192, 4096);
+        node.ask(calls::Allocate { file: sparse, allocation, offset, length }).unwrap();
+        node.consistency_point();
+        if let Some(answer) = waiting.lock().take() {
+            assert_eq!(answer.map(drop), Err(FsError::OverQuota));
+            return;
+        }
+    }
+    panic!("it waits still");
+}

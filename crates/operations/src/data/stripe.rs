@@ -379,6 +379,7 @@ fn admit_write<P: Pointer>(
         owner,
         former: owner,
         kept_blocks: 0,
+        uncounted_blocks: 0,
         written_blocks: written().count() as u64 + u64::from(leaves_inode),
         is_file: true,
         is_new: false,

@@ -46,7 +46,7 @@ pub struct QuotaLimits {
     pub hard_files: u64,
 }
 
-/// Changes limits. The volume begins to count what is used, if it does not yet.
+/// Changes limits. The volume begins to count the usage of its owners, if it does not yet.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QuotaSet {
@@ -99,7 +99,7 @@ pub struct QuotaList {
     pub from: Option<u64>,
 }
 
-/// A user or a group, what it uses, and what it may use.
+/// The usage of a user or a group, and its limits.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct QuotaInfo {
     /// The volume.
@@ -145,7 +145,7 @@ const fn passes(limit: u64, used: Option<u64>) -> bool {
     matches!(used, Some(used) if limit != 0 && used > limit)
 }
 
-/// Whether a volume counts what is used.
+/// Whether a volume counts the usage of its owners.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QuotaState {
@@ -194,7 +194,7 @@ pub fn quota_title(volume: &str, kind: QuotaKind, id: Option<u32>) -> String {
 }
 
 impl QuotaSet {
-    /// Makes limits what they are to be.
+    /// Makes the change in `limits`.
     pub fn change(&self, limits: &mut QuotaLimits) {
         limits.soft_bytes = self.soft_bytes.unwrap_or(limits.soft_bytes);
         limits.hard_bytes = self.hard_bytes.unwrap_or(limits.hard_bytes);

@@ -27,8 +27,8 @@ pub enum QuotaCommand {
     /// Limit what a user or a group may use of a volume; limits that are not given stay
     ///
     /// The files that are there are counted first, in the background. Whoever would pass a hard
-    /// limit is refused (EDQUOT); of one who passes a soft limit an event tells. Sizes are rounded
-    /// down to blocks of 4 KiB.
+    /// limit is refused (EDQUOT). An event tells who passes a soft limit. Sizes are rounded down to
+    /// blocks of 4 KiB.
     Set {
         /// The volume
         volume: String,
@@ -50,7 +50,7 @@ pub enum QuotaCommand {
     },
     /// Take the limits away that a user or a group has of its own
     ///
-    /// Those of each user, or each group, hold for it then. What is used is counted on.
+    /// The limits of each user, or each group, hold for it then. Its usage is counted as before.
     Delete {
         /// The volume
         volume: String,
@@ -63,7 +63,7 @@ pub enum QuotaCommand {
         /// The volume
         volume: String,
     },
-    /// What users and groups use, with their limits, as of the last consistency point
+    /// The usage of all users and groups, with their limits, as of the last consistency point
     Report {
         /// The volume
         volume: String,

@@ -14,10 +14,10 @@ use affinity::Access;
 use aggregate::Aggregate;
 use cowfs::buftree::Root;
 use cowfs::pointer::Pointer;
-use cowfs::quotas::table::{list_quotas, read_header, read_quota, record_at};
+use cowfs::quotas::table::{list_quotas, read_others, read_quota};
 use cowfs::quotas::{Limits, QuotaFile};
 use cowfs::reader::{Progress, Reader};
-use ondisk::quota::{ALL_INODES, QuotaKey, QuotaKind, QuotaRecord, default_slot};
+use ondisk::quota::{ALL_INODES, QuotaKey, QuotaRecord};
 use std::sync::Arc;
 use units::{Fbn, VolumeId};
 
@@ -115,12 +115,7 @@ fn list<P: Pointer>(
     reader: &Reader<'_>,
 ) -> Progress<QuotaList> {
     let file = QuotaFile::load(inode_file, volume, reader)?;
-    let mut others = [QuotaRecord::zeroed(); 2];
-    if let Some((_, block)) = read_header(&file.root, volume, reader)? {
-        for (at, kind) in QuotaKind::ALL.into_iter().enumerate() {
-            others[at] = record_at(&block, default_slot(kind))?;
-        }
-    }
+    let others = read_others(&file.root, volume, reader)?;
     let (records, next) = match listed {
         Listed::One(key) => (vec![(key, read_quota(&file.root, volume, key, reader)?)], None),
         Listed::From(fbn, slot) => {
@@ -131,7 +126,7 @@ fn list<P: Pointer>(
         key,
         used_blocks: record.used_blocks.get(),
         used_files: record.used_files.get(),
-        limits: Limits::effective(key, &record, &others[default_slot(key.kind) - 1]),
+        limits: Limits::effective(key, &record, &others[key.kind as usize]),
         is_own: record.is_set(),
     };
     Ok(QuotaList {

@@ -69,7 +69,7 @@ fn key(owner: &QuotaOwner, accounts: &Accounts) -> Result<(QuotaKind, Option<u32
     })
 }
 
-/// What a change came to, and what is still to come.
+/// The answer to a change of limits, with a word on files that are still to be counted.
 fn changed(quota: &QuotaInfo, line: String, accounts: &Accounts) -> Result<Output, AdminError> {
     let output = Output::of(&object(quota, accounts), quota)?.line(line);
     Ok(match quota.state {

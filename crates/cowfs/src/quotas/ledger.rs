@@ -15,14 +15,12 @@
 //!
 //! Fails: [`Stop::OverQuota`]; what to wait for.
 
-use super::table::{
-    Limits, Passed, QUOTA_BLOCK_COST, QuotaFile, read_header, read_quota, record_at,
-};
+use super::table::{Limits, Passed, QUOTA_BLOCK_COST, QuotaFile, read_others, read_quota};
 use crate::budget::Spender;
 use crate::buftree::Root;
 use crate::pointer::Pointer;
 use crate::reader::{Progress, Reader, Stop, Wait};
-use ondisk::quota::{ALL_INODES, Owner, QuotaKey, QuotaKind, QuotaRecord, default_slot, place_of};
+use ondisk::quota::{ALL_INODES, Owner, QuotaKey, QuotaRecord, place_of};
 use platform::mutation::{self, Rule};
 use platform::sync::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -428,12 +426,7 @@ impl Ledger {
                 account.waited_commits = 0;
             }
         }
-        let mut of_others = [QuotaRecord::zeroed(); 2];
-        if let Some((_, block)) = read_header(&file.root, volume, reader)? {
-            for kind in QuotaKind::ALL {
-                of_others[index(kind)] = record_at(&block, default_slot(kind))?;
-            }
-        }
+        let of_others = read_others(&file.root, volume, reader)?;
         let header = Header { are_all_counted: file.counted_inodes == ALL_INODES, of_others };
         self.header = Some(header);
         Ok(header)
@@ -463,15 +456,11 @@ impl Ledger {
         let record = self.accounts.get(&key).and_then(|account| account.record);
         match (header, record) {
             (Some(header), Some(record)) if header.are_all_counted => {
-                Limits::effective(key, &record, &header.of_others[index(key.kind)])
+                Limits::effective(key, &record, &header.of_others[key.kind as usize])
             }
             _ => Limits::default(),
         }
     }
-}
-
-const fn index(kind: QuotaKind) -> usize {
-    default_slot(kind) - 1
 }
 
 impl Account {

@@ -114,6 +114,25 @@ pub fn read_header<P: Pointer>(
     Ok(Some((header, block)))
 }
 
+/// The records of each user, and of each group, that has no limits of its own; in the order of
+/// [`QuotaKind::ALL`].
+///
+/// # Errors
+/// What to wait for, or damage.
+pub fn read_others<P: Pointer>(
+    root: &Root<P>,
+    volume: VolumeId,
+    reader: &Reader<'_>,
+) -> Progress<[QuotaRecord; 2]> {
+    let mut others = [QuotaRecord::zeroed(); 2];
+    if let Some((_, block)) = read_header(root, volume, reader)? {
+        for (record, kind) in others.iter_mut().zip(QuotaKind::ALL) {
+            *record = record_at(&block, default_slot(kind))?;
+        }
+    }
+    Ok(others)
+}
+
 /// The record of a user or a group.
 ///
 /// # Errors
@@ -131,19 +150,21 @@ pub fn read_quota<P: Pointer>(
     }
 }
 
+/// Records of the quota file, and the block and slot at which the next page begins.
+pub type QuotaPage = (Vec<(QuotaKey, QuotaRecord)>, Option<(Fbn, usize)>);
+
 /// The records that say something, in the order of the file, from a block and slot on: at most
 /// `records_max` of them, and where to go on.
 ///
 /// # Errors
 /// What to wait for, or damage.
-#[expect(clippy::type_complexity, reason = "a page, and where the next one begins")]
 pub fn list_quotas<P: Pointer>(
     root: &Root<P>,
     volume: VolumeId,
     from: (Fbn, usize),
     records_max: usize,
     reader: &Reader<'_>,
-) -> Progress<(Vec<(QuotaKey, QuotaRecord)>, Option<(Fbn, usize)>)> {
+) -> Progress<QuotaPage> {
     let mut records = Vec::new();
     let (mut at, mut first) = from;
     let key = quotas_key(volume);
@@ -186,7 +207,7 @@ fn whole(stop: Stop) -> Stop {
 ///
 /// # Errors
 /// Damage.
-pub fn record_at(block: &Block, slot: usize) -> Progress<QuotaRecord> {
+pub(crate) fn record_at(block: &Block, slot: usize) -> Progress<QuotaRecord> {
     QuotaRecord::from_block(block, slot).map_err(|damage| Stop::of_damage(damage, Pvbn(0)))
 }
 

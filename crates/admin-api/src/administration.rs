@@ -238,12 +238,14 @@ administration! {
     /// volume like others then; or has such a split end. Says how much is to be copied, or would
     /// be. `Conflict` if there is no room for the copies, or the volume is no clone.
     CloneSplit clone_split(request: CloneSplit) -> SplitInfo;
-    /// Changes limits of a user or a group in a volume; says how they are then.
+    /// Changes limits of a user, a group or a tree in a volume; says how they are then. An empty
+    /// directory becomes a tree.
     QuotaSet quota_set(request: QuotaSet) -> QuotaInfo;
-    /// Takes the limits away that a user or a group has of its own; says which hold for it then.
+    /// Takes the limits away that a user, a group or a tree has of its own; says which hold for it
+    /// then.
     QuotaDelete quota_delete(request: QuotaDelete) -> QuotaInfo;
-    /// A page of the usage and limits of a volume's users and groups, as of the last consistency
-    /// point.
+    /// A page of the usage and limits of a volume's users, groups and trees, as of the last
+    /// consistency point.
     QuotaList quota_list(request: QuotaList) -> QuotaReport;
     /// Adds an export rule; `Conflict` if there is one for the same network.
     ExportAdd export_add(request: ExportAdd) -> VolumeExports;

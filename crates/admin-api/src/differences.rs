@@ -104,6 +104,33 @@ pub fn shown_path(path: &[u8]) -> String {
     shown
 }
 
+/// The names in a path as [`shown_path`] writes it; doubled slashes count once.
+#[must_use]
+pub fn parse_path(shown: &str) -> Vec<Vec<u8>> {
+    let names = shown.split('/').filter(|name| !name.is_empty());
+    names.map(|name| unescaped(name.as_bytes())).collect()
+}
+
+fn unescaped(mut text: &[u8]) -> Vec<u8> {
+    let digits = |two: &[u8]| u8::from_str_radix(str::from_utf8(two).ok()?, 16).ok();
+    let mut bytes = Vec::with_capacity(text.len());
+    while let Some((first, rest)) = text.split_first() {
+        let escaped =
+            rest.split_at_checked(3).filter(|(head, _)| *first == b'\\' && head[0] == b'x');
+        match escaped.and_then(|(head, rest)| Some((digits(&head[1..])?, rest))) {
+            Some((byte, rest)) => {
+                bytes.push(byte);
+                text = rest;
+            }
+            None => {
+                bytes.push(*first);
+                text = rest;
+            }
+        }
+    }
+    bytes
+}
+
 fn push_escaped(shown: &mut String, byte: u8) {
     use fmt::Write as _;
     // A string takes whatever is written to it.
@@ -120,5 +147,9 @@ mod tests {
         assert_eq!(shown_path("d/\u{e9} b".as_bytes()), "/d/\u{e9} b");
         assert_eq!(shown_path(b"a\xff\nb"), "/a\\xff\\x0ab");
         assert_ne!(shown_path(b"\\xff"), shown_path(b"\xff"));
+        for path in [&b"a\xff\nb"[..], b"\\xff", b"a b\\", "\u{e9}".as_bytes()] {
+            assert_eq!(parse_path(&shown_path(path)), [path]);
+        }
+        assert_eq!(parse_path("/a//b\\x4/"), [&b"a"[..], b"b\\x4"]);
     }
 }

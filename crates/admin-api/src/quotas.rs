@@ -1,7 +1,12 @@
-//! Quotas of a volume's users and groups: the requests that change and list them, and the replies.
+//! Quotas of a volume's users, groups and trees: the requests that change and list them, and the
+//! replies.
+//!
+//! A tree is a directory with all that is beneath it. Requests name it by the path of the directory
+//! in the volume, as paths are shown ([`crate::differences::shown_path`]).
 //!
 //! Fails: see [`Validate`].
 
+use crate::differences::parse_path;
 use crate::error::AdminError;
 use crate::names::validate_name;
 use crate::requests::Validate;
@@ -17,11 +22,13 @@ pub enum QuotaKind {
     User,
     /// The files of a group.
     Group,
+    /// A directory, and the files beneath it.
+    Tree,
 }
 
 impl QuotaKind {
     /// All kinds.
-    pub const ALL: [Self; 2] = [Self::User, Self::Group];
+    pub const ALL: [Self; 3] = [Self::User, Self::Group, Self::Tree];
 }
 
 impl fmt::Display for QuotaKind {
@@ -29,6 +36,7 @@ impl fmt::Display for QuotaKind {
         formatter.pad(match self {
             Self::User => "user",
             Self::Group => "group",
+            Self::Tree => "tree",
         })
     }
 }
@@ -46,18 +54,22 @@ pub struct QuotaLimits {
     pub hard_files: u64,
 }
 
-/// Changes limits. The volume begins to count the usage of its owners, if it does not yet.
+/// Changes limits. The volume begins to count the usage of its owners, if it does not yet. An empty
+/// directory becomes a tree.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QuotaSet {
     /// The volume.
     pub volume: String,
-    /// Users or groups.
+    /// Users, groups or trees.
     pub kind: QuotaKind,
-    /// The number of the user or group. `null`, which must be written: each that has no limits of
-    /// its own, but for number 0.
+    /// The number of the user or group. `null`, which must be written: each of the kind that has no
+    /// limits of its own, but for number 0; or a tree.
     #[serde(deserialize_with = "Option::deserialize")]
     pub id: Option<u32>,
+    /// The path of a tree's directory. `null`: each tree that has no limits of its own.
+    #[serde(default)]
+    pub path: Option<String>,
     /// The limits to change: 0 for no limit. Sizes are rounded down to blocks of 4 KiB.
     #[serde(default)]
     pub soft_bytes: Option<u64>,
@@ -72,17 +84,21 @@ pub struct QuotaSet {
     pub hard_files: Option<u64>,
 }
 
-/// Takes the limits away that a user or a group has of its own, or those of the others.
+/// Takes the limits away that a user, a group or a tree has of its own, or those of the others. A
+/// tree remains one.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QuotaDelete {
     /// The volume.
     pub volume: String,
-    /// Users or groups.
+    /// Users, groups or trees.
     pub kind: QuotaKind,
     /// As in [`QuotaSet`].
     #[serde(deserialize_with = "Option::deserialize")]
     pub id: Option<u32>,
+    /// As in [`QuotaSet`].
+    #[serde(default)]
+    pub path: Option<String>,
 }
 
 /// Which quotas are listed.
@@ -94,20 +110,26 @@ pub struct QuotaList {
     /// One user or group.
     #[serde(default)]
     pub only: Option<(QuotaKind, u32)>,
+    /// One tree, by the path of its directory.
+    #[serde(default)]
+    pub only_tree: Option<String>,
     /// Where to go on: [`QuotaReport::next`] of the page before.
     #[serde(default)]
     pub from: Option<u64>,
 }
 
-/// The usage of a user or a group, and its limits.
+/// The usage of a user, a group or a tree, and its limits.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct QuotaInfo {
     /// The volume.
     pub volume: String,
-    /// User or group.
+    /// User, group or tree.
     pub kind: QuotaKind,
-    /// Its number; `None`: each that has no limits of its own.
+    /// Its number, of a tree the inode of its directory; `None`: each that has no limits of its
+    /// own.
     pub id: Option<u32>,
+    /// The path of a tree's directory; `None` for others, and for one that is gone.
+    pub path: Option<String>,
     /// Bytes that the data of its files takes; `None`: nobody counts them, or it is each.
     pub used_bytes: Option<u64>,
     /// Its files.
@@ -176,20 +198,41 @@ pub struct QuotaReport {
     pub state: QuotaState,
     /// While files are being counted: inodes that were looked at.
     pub counted_inodes: Option<u64>,
-    /// Limits of users and of groups that have none of their own.
+    /// Limits of users, of groups and of trees that have none of their own.
     pub others: Vec<QuotaInfo>,
-    /// Users, then groups, by groups of 64 numbers.
+    /// Users, then groups, then trees, by groups of 64 numbers.
     pub quotas: Vec<QuotaInfo>,
     /// Where the next page begins, if there is more.
     pub next: Option<u64>,
 }
 
-/// What errors are about: "home: user 1000", "home: each group".
+/// What errors are about: "home: user 1000", "home: each group", "home: tree /projects".
 #[must_use]
-pub fn quota_title(volume: &str, kind: QuotaKind, id: Option<u32>) -> String {
-    match id {
-        Some(id) => format!("{volume}: {kind} {id}"),
-        None => format!("{volume}: each {kind}"),
+pub fn quota_title(volume: &str, kind: QuotaKind, id: Option<u32>, path: Option<&str>) -> String {
+    match (path, id) {
+        (Some(path), _) => format!("{volume}: {kind} {path}"),
+        (None, Some(id)) if kind == QuotaKind::Tree => format!("{volume}: {kind} with inode {id}"),
+        (None, Some(id)) => format!("{volume}: {kind} {id}"),
+        (None, None) => format!("{volume}: each {kind}"),
+    }
+}
+
+/// The names on the way to a tree's directory.
+///
+/// # Errors
+/// In words.
+pub fn parse_tree_path(path: &str) -> Result<Vec<Vec<u8>>, String> {
+    let example = "write its path in the volume, as /projects";
+    if !path.starts_with('/') {
+        return Err(format!("'{path}' does not begin with /; {example}"));
+    }
+    let names = parse_path(path);
+    if names.is_empty() {
+        return Err(format!("the root directory is no tree; {example}, or limit the whole volume"));
+    }
+    match names.iter().any(|name| name == b"." || name == b"..") {
+        true => Err(format!("'{path}' has '.' or '..' in it; {example}")),
+        false => Ok(names),
     }
 }
 
@@ -206,9 +249,9 @@ impl QuotaSet {
 impl Validate for QuotaSet {
     fn validate(&self) -> Result<(), AdminError> {
         validate_name("volume", &self.volume)?;
-        let title = quota_title(&self.volume, self.kind, self.id);
+        let title = quota_title(&self.volume, self.kind, self.id, self.path.as_deref());
         let error = || AdminError::usage("cannot set quota", &title);
-        check_id("cannot set quota", &title, self.id)?;
+        check_owner("cannot set quota", &title, (self.kind, self.id, self.path.as_deref()))?;
         let bytes = [self.soft_bytes, self.hard_bytes];
         let files = [self.soft_files, self.hard_files];
         if bytes.iter().chain(&files).all(Option::is_none) {
@@ -229,24 +272,38 @@ impl Validate for QuotaSet {
 impl Validate for QuotaDelete {
     fn validate(&self) -> Result<(), AdminError> {
         validate_name("volume", &self.volume)?;
-        let title = quota_title(&self.volume, self.kind, self.id);
-        check_id("cannot delete quota", &title, self.id)
+        let title = quota_title(&self.volume, self.kind, self.id, self.path.as_deref());
+        check_owner("cannot delete quota", &title, (self.kind, self.id, self.path.as_deref()))
     }
 }
 
 impl Validate for QuotaList {
     fn validate(&self) -> Result<(), AdminError> {
         validate_name("volume", &self.volume)?;
+        let (message, object) = ("cannot list quotas of", &self.volume);
+        let kind = self.only.map_or(QuotaKind::Tree, |(kind, _)| kind);
         let id = self.only.map(|(_, id)| id);
-        check_id("cannot list quotas of", &self.volume, id)
+        check_owner(message, object, (kind, id, self.only_tree.as_deref()))
     }
 }
 
-/// The largest number means "no change" to other systems.
-fn check_id(message: &str, title: &str, id: Option<u32>) -> Result<(), AdminError> {
-    match id {
-        Some(u32::MAX) => Err(AdminError::usage(message, title)
-            .because(format!("numbers of users and groups end at {}", u32::MAX - 1))),
+/// A user and a group have a number, a tree has a path. The largest number means "no change" to
+/// other systems.
+fn check_owner(
+    message: &str,
+    title: &str,
+    (kind, id, path): (QuotaKind, Option<u32>, Option<&str>),
+) -> Result<(), AdminError> {
+    let refused = |cause: String| Err(AdminError::usage(message, title).because(cause));
+    match (kind, id, path) {
+        (QuotaKind::Tree, Some(_), _) => {
+            refused("a tree is named by the path of its directory".to_owned())
+        }
+        (QuotaKind::Tree, None, Some(path)) => parse_tree_path(path).map(drop).or_else(refused),
+        (_, _, Some(_)) => refused(format!("a {kind} is named by its number")),
+        (_, Some(u32::MAX), None) => {
+            refused(format!("numbers of users and groups end at {}", u32::MAX - 1))
+        }
         _ => Ok(()),
     }
 }
@@ -314,6 +371,7 @@ mod tests {
             volume: "home".to_owned(),
             kind: QuotaKind::User,
             id: Some(1000),
+            path: None,
             soft_bytes: None,
             hard_bytes,
             soft_files: None,
@@ -343,6 +401,20 @@ mod tests {
         assert_eq!(read(&format!(r#"{begin},"id":null}}"#)).unwrap().id, None);
         let last = read(&format!(r#"{begin},"id":4294967295}}"#)).unwrap();
         assert!(last.validate().is_err());
+    }
+
+    #[test]
+    fn a_tree_is_named_by_its_path() {
+        let tree = |id, path: Option<&str>| {
+            let path = path.map(str::to_owned);
+            QuotaSet { kind: QuotaKind::Tree, id, path, ..set(Some(8192)) }.validate().is_ok()
+        };
+        assert!(tree(None, Some("/a/b c")) && tree(None, None));
+        assert!(!tree(Some(70), None) && !tree(None, Some("a")) && !tree(None, Some("/")));
+        assert!(!tree(None, Some("/a/../b")));
+        let user = QuotaSet { path: Some("/a".to_owned()), ..set(Some(8192)) };
+        assert!(user.validate().is_err());
+        assert_eq!(parse_tree_path("//a/\\xffb/"), Ok(vec![b"a".to_vec(), b"\xffb".to_vec()]));
     }
 
     #[test]

@@ -177,7 +177,7 @@ pub enum ClientCommand {
     /// Snapshots: a volume's past, readable under .snapshot
     #[command(subcommand)]
     Snapshot(SnapshotCommand),
-    /// Quotas: how much users and groups may use of a volume
+    /// Quotas: how much users, groups and trees may use of a volume
     #[command(subcommand)]
     Quota(QuotaCommand),
     /// Clones: writable volumes that begin with a snapshot and share its blocks

@@ -399,7 +399,7 @@ impl<P: Pointer> ImageCleaner<P> {
         }
     }
 
-    /// Counts what the image changes of users' and groups' usage into the quota file.
+    /// Counts what the image changes of the usage of users, groups and trees into the quota file.
     fn count_quotas(
         &mut self,
         space: &mut Space<P>,
@@ -417,7 +417,9 @@ impl<P: Pointer> ImageCleaner<P> {
                 }
             }
             let (work, volume) = (&mut self.quotas, space.volume);
-            self.quota_cleaner = Some(counting::cleaner(work, &mut space.quotas, volume, reader)?);
+            let inodes = (&self.inode_file, &self.inode_leaves);
+            let cleaner = counting::cleaner(work, &mut space.quotas, inodes, volume, reader)?;
+            self.quota_cleaner = Some(cleaner);
         }
         let Some(cleaner) = &mut self.quota_cleaner else { unreachable!("set above") };
         let written = &mut self.written;

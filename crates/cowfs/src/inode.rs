@@ -49,6 +49,8 @@ pub struct InodeAttributes {
     pub device: (u32, u32),
     /// The inode that holds the extended attributes, or 0.
     pub attributes_inode: u32,
+    /// The inode of the quota tree's directory that it counts to, or 0.
+    pub tree: u32,
     /// One of these is an access list.
     pub has_access_acl: bool,
     /// One of these is a default list.
@@ -80,6 +82,7 @@ impl InodeAttributes {
             birth: now,
             device: (0, 0),
             attributes_inode: 0,
+            tree: 0,
             has_access_acl: false,
             has_default_acl: false,
             change: 1,
@@ -105,6 +108,7 @@ impl InodeAttributes {
             birth: Timestamp(record.birth.get()),
             device: (record.device_major.get(), record.device_minor.get()),
             attributes_inode: record.attributes_inode.get(),
+            tree: record.tree.get(),
             has_access_acl: record.flags.get() & INODE_ACCESS_ACL != 0,
             has_default_acl: record.flags.get() & INODE_DEFAULT_ACL != 0,
             change: record.change.get(),
@@ -133,6 +137,7 @@ impl InodeAttributes {
         record.device_major = U32::new(self.device.0);
         record.device_minor = U32::new(self.device.1);
         record.attributes_inode = U32::new(self.attributes_inode);
+        record.tree = U32::new(self.tree);
         record.change = U64::new(self.change);
         record.create_verifier = U64::new(self.create_verifier);
         root.store(&mut record);
@@ -149,7 +154,7 @@ impl InodeAttributes {
     /// Whose quotas it counts to.
     #[must_use]
     pub const fn owner(&self) -> Owner {
-        Owner { uid: self.uid, gid: self.gid }
+        Owner { uid: self.uid, gid: self.gid, tree: self.tree }
     }
 
     /// Whether it has an access control list.

@@ -75,7 +75,7 @@ pub struct Shared {
     pub wants_deletion: AtomicBool,
     /// Inodes in use, for statistics.
     pub used_inodes: AtomicU64,
-    /// What users and groups use, and may use.
+    /// What users, groups and trees use, and may use.
     pub quotas: Arc<Quotas>,
 }
 

@@ -93,7 +93,7 @@ pub enum Stop {
     /// There is no room.
     #[error("there is no room")]
     NoSpace,
-    /// A user or a group would use more than it may.
+    /// A user, a group or a tree would use more than it may.
     #[error("a quota would be passed")]
     OverQuota,
 }

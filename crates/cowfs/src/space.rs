@@ -83,7 +83,7 @@ pub struct Space<P: Pointer> {
     pub delayed_map: MapFile<P>,
     /// The best allocation areas as of the last commit.
     pub top_areas: TopAreasFile<P>,
-    /// What users and groups use, as of the last commit.
+    /// What users, groups and trees use, as of the last commit.
     pub quotas: QuotaFile<P>,
     /// Owners that came to use more than a soft limit in the image that is being cleaned.
     pub quotas_passed: Vec<Passed>,

@@ -13,7 +13,9 @@ use crate::features::{self, FeatureInUse};
 use crate::retiring::LogCopy;
 use crate::served::{ServedVolume, VolumeKind, while_wanted};
 use crate::summary::{AggregateSummary, SnapshotSummary, VolumeSummary};
-use crate::{log_copies, log_places, names, offline, quotas, recovery_queue, retiring, service};
+use crate::{
+    log_copies, log_places, names, offline, quotas, recovery_queue, retiring, service, trees,
+};
 use affinity::{Access, Outcome};
 use aggregate::{
     Acted, Aggregate, AggregateError, AutogrowMax, FreezeScope, Guarantee, Patience, Reallocation,
@@ -32,6 +34,7 @@ use ondisk::records::{ExportRuleRecord, VolumeRecord};
 use ondisk::root::metafile;
 use operations::Environment;
 use operations::format::make_root;
+use operations::quota_trees::TreeAnswer;
 use platform::Disk;
 use platform::sync::Mutex;
 use std::sync::Arc;
@@ -383,7 +386,7 @@ impl Engine {
         }
     }
 
-    /// Changes limits of a volume's users and groups, all or none.
+    /// Changes limits of a volume's owners, all or none. Those of a tree that is gone are not set.
     pub fn set_quotas(&self, volume: &str, changes: Vec<QuotaChange>, done: Done<()>) {
         quotas::set(self, volume, changes, done);
     }
@@ -392,6 +395,21 @@ impl Engine {
     /// them. It ends early when nobody holds `wanted` any more.
     pub fn quotas(&self, volume: &str, listed: Listed, wanted: &Arc<()>, done: Done<QuotaList>) {
         quotas::list(self, volume, listed, wanted, done);
+    }
+
+    /// Says what is at a path of a volume, as far as quota trees go.
+    pub fn find_tree(self: &Arc<Self>, volume: &str, path: Vec<Vec<u8>>, done: Done<TreeAnswer>) {
+        trees::find(self, volume, path, done);
+    }
+
+    /// Makes the empty directory at a path of a volume a quota tree, and says what is there then.
+    pub fn make_tree(self: &Arc<Self>, volume: &str, path: Vec<Vec<u8>>, done: Done<TreeAnswer>) {
+        trees::make(self, volume, path, done);
+    }
+
+    /// The path of a quota tree's directory, without a leading slash; none if it is gone.
+    pub fn path_of_tree(self: &Arc<Self>, volume: &str, tree: u32, done: Done<Option<Vec<u8>>>) {
+        trees::path(self, volume, tree, done);
     }
 
     /// Replaces a volume's export rules.

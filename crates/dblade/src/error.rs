@@ -1,6 +1,7 @@
 //! Why the engine refuses an administrator.
 
 use aggregate::AggregateError;
+use file_service::FsError;
 use thiserror::Error;
 use units::Timestamp;
 
@@ -11,6 +12,9 @@ pub enum EngineError {
     /// The aggregate says so.
     #[error(transparent)]
     Aggregate(#[from] AggregateError),
+    /// The file system of a volume says so.
+    #[error(transparent)]
+    Files(FsError),
     /// No such object.
     #[error("there is no {kind} '{name}'")]
     NotFound {

@@ -53,6 +53,7 @@ mod spares;
 mod statistics;
 mod summary;
 mod tending;
+mod trees;
 mod unmaking;
 
 pub use admin::VolumeRequest;
@@ -72,6 +73,7 @@ pub use features::FeatureInUse;
 pub use nvlog::{CopyState, CopyStatus};
 pub use ondisk::quota::{QuotaKey, QuotaKind};
 pub use open::Recovery;
+pub use operations::quota_trees::TreeAnswer;
 pub use outages::Outage;
 pub use probe::Probe;
 pub use retiring::{LogCopy, LogRemoval};

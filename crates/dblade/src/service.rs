@@ -159,8 +159,31 @@ pub(crate) fn root_attributes(engine: &Arc<Engine>, volume: &str, done: Done<Att
         return done(Err(FsError::NotFound));
     };
     let query = calls::GetAttributes { file: root_of(&served) };
+    ask_as_node((engine, &served), query, done);
+}
+
+/// Asks something of a volume for the node itself.
+pub(crate) fn ask_as_node<Q: Query + 'static>(
+    (engine, served): (&Arc<Engine>, &Arc<ServedVolume>),
+    query: Q,
+    done: Done<Q::Reply>,
+) where
+    Q::Reply: 'static,
+{
     let work = AskWork(query, engine.configuration.clock.wall());
-    send((Arc::clone(engine), served), Asker::Node, work, done);
+    send((Arc::clone(engine), Arc::clone(served)), Asker::Node, work, done);
+}
+
+/// Changes something of a volume for the node itself.
+pub(crate) fn mutate_as_node<M: Mutation + 'static>(
+    (engine, served): (&Arc<Engine>, &Arc<ServedVolume>),
+    mutation: M,
+    done: Done<M::Reply>,
+) where
+    M::Reply: 'static,
+{
+    let work = MutateWork(mutation, engine.configuration.clock.wall(), Durability::Logged);
+    send((Arc::clone(engine), Arc::clone(served)), Asker::Node, work, done);
 }
 
 /// A call that the engine carries out.

@@ -95,6 +95,8 @@ pub(crate) struct FileSystem {
     /// Files may have access control lists: the volume's record says so. Of a traditional volume it
     /// is not looked at.
     pub has_acls: bool,
+    /// The same of quota trees.
+    pub has_trees: bool,
     pub root: FileSystemRoot,
 }
 

@@ -382,6 +382,24 @@ pub enum Finding {
         /// By the inodes.
         counted: (u64, u64),
     },
+    /// Limits are set for a quota tree that there is not.
+    #[error("{image} {key}: it has limits, and is not there")]
+    QuotaLimits {
+        /// The image.
+        image: ImageName,
+        /// The tree.
+        key: QuotaKey,
+    },
+    /// A file counts to another quota tree than it should.
+    #[error("{image} inode {inode} counts to quota tree {tree}, where it does not lie")]
+    QuotaTree {
+        /// The image.
+        image: ImageName,
+        /// The file.
+        inode: u64,
+        /// The tree; 0: none.
+        tree: u32,
+    },
     /// A slot of the volume table is none.
     #[error("volume table slot {slot}: {damage}")]
     VolumeRecord {
@@ -567,6 +585,7 @@ impl Finding {
             | Self::MetafileMissing { image, .. }
             | Self::QuotaDamaged { image, .. }
             | Self::QuotaUsage { image, .. }
+            | Self::QuotaLimits { image, .. }
             | Self::Snapshot { image, .. }
             | Self::OrphanCount { image, .. } => Some(*image),
             _ => None,
@@ -591,6 +610,7 @@ impl Finding {
             | Self::InodeMap { image, inode, .. }
             | Self::Orphan { image, inode, .. }
             | Self::Attributes { image, inode, .. }
+            | Self::QuotaTree { image, inode, .. }
             | Self::Quarantined { image, inode, .. } => Some((*image, *inode)),
             _ => None,
         }

@@ -120,12 +120,32 @@ fn walk_directories(
             if let Some(fault) = take_entry(image, inode, &entry, census) {
                 let name_bytes = entry.name;
                 walker.tell(Finding::Entry { image: name, inode, name: name_bytes, fault });
-            } else if entry.kind == KIND_DIRECTORY {
-                waiting.push_back((entry.inode, inode));
+            } else {
+                check_tree(walker, name, image, (entry.inode, record.tree.get()));
+                if entry.kind == KIND_DIRECTORY {
+                    waiting.push_back((entry.inode, inode));
+                }
             }
         }
     }
     Ok(())
+}
+
+/// A file counts to the quota tree of the directories that have its names; a tree's own directory
+/// lies in none.
+fn check_tree(
+    walker: &mut Walker<'_, '_, '_>,
+    name: ImageName,
+    image: &Image,
+    (inode, of_directory): (u64, u32),
+) {
+    let Some(record) = image.inodes.get(&inode) else { return };
+    let tree = record.tree.get();
+    let is_directory = u64::from(tree) != inode || record.kind == KIND_DIRECTORY;
+    let is_known = tree == 0 || walker.fs.has_trees;
+    if record.tree_around(inode) != of_directory || !is_directory || !is_known {
+        walker.tell(Finding::QuotaTree { image: name, inode, tree });
+    }
 }
 
 /// Counts an entry, if it leads where an entry can.
@@ -247,6 +267,10 @@ fn check_attributes(
                 let file = (record, walker.fs.has_acls);
                 let found = xattrs(walker, name, attributes, target)?;
                 let is_right = found.is_some_and(|found| has_its_lists(file, &found));
+                if target.tree != record.tree {
+                    let tree = target.tree.get();
+                    walker.tell(Finding::QuotaTree { image: name, inode: attributes, tree });
+                }
                 used.insert(attributes) && is_right
             }
             None => false,

@@ -7,7 +7,7 @@ use crate::format::{Content, Format};
 use crate::medium::{Medium, Want};
 use crate::slots;
 use ondisk::damage::Damage;
-use ondisk::features::{ACLS, FeatureScope, MOVED_BLOCKS};
+use ondisk::features::{ACLS, FeatureScope, MOVED_BLOCKS, QUOTA_TREES};
 use ondisk::inode::InodeRecord;
 use ondisk::records::{STATE_EMPTY, VOLUME_FLEXIBLE, VolumeRecord};
 use ondisk::root::{DISCARDED_TREES, Superblock, VOL_INFO_VVBN, VolInfo};
@@ -50,6 +50,7 @@ pub(crate) fn aggregate(superblock: &Superblock) -> FileSystem {
         discarded: Vec::new(),
         has_moved: false,
         has_acls: true,
+        has_trees: true,
         root: superblock.root,
     }
 }
@@ -100,6 +101,7 @@ pub(crate) fn volume(
         discarded: Vec::new(),
         has_moved: record.features.has(&MOVED_BLOCKS),
         has_acls: record.features.has(&ACLS),
+        has_trees: record.features.has(&QUOTA_TREES),
         root: <ondisk::root::FileSystemRoot as zerocopy::FromZeros>::new_zeroed(),
     };
     let wrong =

@@ -36,6 +36,9 @@ pub(crate) fn check(walker: &mut Walker<'_, '_, '_>, name: ImageName, image: &Im
             }
             match (QuotaRecord::from_block(block, slot), key) {
                 (Ok(record), Some(key)) => {
+                    if record.is_set() && !is_there(image, key) {
+                        walker.tell(Finding::QuotaLimits { image: name, key });
+                    }
                     let used = (record.used_blocks.get(), record.used_files.get());
                     if used != (0, 0) {
                         recorded.insert(key, used);
@@ -64,6 +67,12 @@ pub(crate) fn check(walker: &mut Walker<'_, '_, '_>, name: ImageName, image: &Im
             walker.tell(Finding::QuotaUsage { image: name, key, recorded, counted });
         }
     }
+}
+
+/// Whether a tree is there; users and groups always are.
+fn is_there(image: &Image, key: QuotaKey) -> bool {
+    let found = image.inodes.get(&u64::from(key.id));
+    key.kind != QuotaKind::Tree || found.is_some_and(|found| found.tree.get() == key.id)
 }
 
 fn tell(walker: &mut Walker<'_, '_, '_>, image: ImageName, block: u64, damage: Damage) {

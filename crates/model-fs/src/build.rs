@@ -166,6 +166,9 @@ impl Builder<'_> {
             }
         };
         self.table.insert(node.handle, made.handle);
+        if node.is_tree == Some(true) && self.service.make_tree(made.handle).is_err() {
+            unreachable!("a new directory in no tree becomes one")
+        }
         if node.kind == FileKind::Regular {
             self.fill(made.handle, node);
         }

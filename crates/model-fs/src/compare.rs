@@ -205,7 +205,9 @@ impl<S: Subject> Runner<S> {
     /// # Errors
     /// [`ImageError`].
     pub fn image(&self, drive: &mut dyn FnMut()) -> Result<Image, ImageError> {
-        Image::capture(&*self.executor.service, self.root, drive)
+        let mut image = Image::capture(&*self.executor.service, self.root, drive)?;
+        image.find_trees(|path, directory| self.subject.is_tree(path, directory, drive));
+        Ok(image)
     }
 }
 
@@ -216,6 +218,22 @@ impl Runner<Model> {
         let root = model.root();
         let executor = Executor::new(model.service(), root, durability);
         Self { subject: model, executor, root, saved: BTreeMap::new() }
+    }
+
+    /// Makes the directory at a path a quota tree, unless it is one.
+    ///
+    /// # Errors
+    /// `NotFound`; as [`file_service::memory::MemoryFileSystem::make_tree`].
+    pub fn make_tree(&self, path: &[u8]) -> Result<(), FsError> {
+        let image = self.image(&mut || {}).map_err(|_| FsError::NotFound)?;
+        let node = image.nodes.get(path).ok_or(FsError::NotFound)?;
+        self.subject.make_tree(node.handle)
+    }
+
+    /// Whether the directory at a path is a quota tree, or may become one.
+    #[must_use]
+    pub fn may_make_tree(&self, path: &[u8]) -> bool {
+        self.fork().is_ok_and(|fork| fork.make_tree(path).is_ok())
     }
 
     /// Another model with the same files, snapshots and slots.

@@ -83,6 +83,8 @@ pub struct ImageNode {
     pub blocks: BTreeMap<u64, BlockRef>,
     /// Extended attributes.
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// It is the directory of a quota tree; `None` if nobody has looked.
+    pub is_tree: Option<bool>,
     /// The least of the file's paths.
     pub first_path: Vec<u8>,
 }
@@ -149,6 +151,15 @@ impl Image {
         }
         image.find_first_paths();
         Ok(image)
+    }
+
+    /// Notes which directories are those of quota trees.
+    pub fn find_trees(&mut self, mut is_tree: impl FnMut(&[u8], FileHandle) -> Option<bool>) {
+        for (path, node) in &mut self.nodes {
+            if node.kind == FileKind::Directory {
+                node.is_tree = is_tree(path, node.handle);
+            }
+        }
     }
 
     fn find_first_paths(&mut self) {
@@ -236,6 +247,9 @@ impl ImageNode {
         check("links", &self.links, &found.links);
         check("owner", &(self.uid, self.gid), &(found.uid, found.gid));
         check("device", &self.device, &found.device);
+        if let (Some(expected), Some(found)) = (self.is_tree, found.is_tree) {
+            check("being a quota tree", &expected, &found);
+        }
         let text = |node: &Self| node.text.escape_ascii().to_string();
         check("text", &text(self), &text(found));
         let first = |node: &Self| node.first_path.escape_ascii().to_string();
@@ -314,6 +328,7 @@ impl Capture<'_> {
             text: Vec::new(),
             blocks: BTreeMap::new(),
             xattrs: self.xattrs(path, handle)?,
+            is_tree: None,
             first_path: Vec::new(),
         };
         match found.kind {

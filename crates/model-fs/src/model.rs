@@ -37,6 +37,12 @@ pub trait Subject {
         drive: &mut dyn FnMut(),
     ) -> Result<Translation, FsError>;
 
+    /// Whether a directory is that of a quota tree; `None` if nobody knows.
+    fn is_tree(&self, path: &[u8], directory: FileHandle, drive: &mut dyn FnMut()) -> Option<bool> {
+        let (_, _, _) = (path, directory, drive);
+        None
+    }
+
     /// The root directory of a snapshot, if the service shows snapshots at all.
     fn snapshot_root(&self, snapshot: u8, drive: &mut dyn FnMut()) -> Option<FileHandle>;
 }
@@ -158,6 +164,14 @@ impl Model {
         self.snapshots = images.0;
     }
 
+    /// Makes an empty directory a quota tree, unless it is one.
+    ///
+    /// # Errors
+    /// As [`MemoryFileSystem::make_tree`].
+    pub(crate) fn make_tree(&self, directory: FileHandle) -> Result<(), FsError> {
+        self.service.make_tree(directory)
+    }
+
     /// Makes the tree what `image` says.
     pub(crate) fn rebuild(&mut self, image: &Image) -> Translation {
         self.service = fresh(self.limits, self.options);
@@ -199,9 +213,10 @@ impl Subject for Model {
                 if self.snapshots.contains_key(&snapshot) {
                     return Err(FsError::Exists);
                 }
-                let Ok(image) = Image::capture(&*self.service, self.root(), drive) else {
+                let Ok(mut image) = Image::capture(&*self.service, self.root(), drive) else {
                     unreachable!("the memory backend has an answer to everything")
                 };
+                image.find_trees(|_, directory| Some(self.service.is_tree(directory)));
                 self.snapshots.insert(snapshot, Saved { order: self.order_next, image });
                 self.order_next += 1;
                 Ok(Translation::Identity)
@@ -216,6 +231,10 @@ impl Subject for Model {
                 Ok(self.rebuild(&saved.image))
             }
         }
+    }
+
+    fn is_tree(&self, _: &[u8], directory: FileHandle, _: &mut dyn FnMut()) -> Option<bool> {
+        Some(self.service.is_tree(directory))
     }
 
     fn snapshot_root(&self, _: u8, _: &mut dyn FnMut()) -> Option<FileHandle> {

@@ -270,7 +270,7 @@ pub const VOLUME_GUARANTEE: Feature = Feature {
     meaning: "the aggregate keeps room for what the volume lacks of its size",
 };
 
-/// The volume counts what users and groups use. A build that lacks the feature would not.
+/// The volume counts what owners use. A build that lacks the feature would not.
 pub const QUOTAS: Feature = Feature {
     scope: FeatureScope::Volume,
     class: FeatureClass::ReadOnlyCompatible,
@@ -278,6 +278,16 @@ pub const QUOTAS: Feature = Feature {
     name: "quotas",
     date: "2026-11",
     meaning: "the volume counts what users and groups use, and may have limits for it",
+};
+
+/// Directories are quota trees. A build that lacks the feature would not know what counts to them.
+pub const QUOTA_TREES: Feature = Feature {
+    scope: FeatureScope::Volume,
+    class: FeatureClass::Incompatible,
+    bit: 5,
+    name: "quota-trees",
+    date: "2026-12",
+    meaning: "directories are quota trees, and inodes say which one they count to",
 };
 
 /// Snapshots are held. A build that lacks the feature would delete them.
@@ -323,6 +333,7 @@ pub const FEATURES: &[Feature] = &[
     CLONE_SPLIT,
     VOLUME_GUARANTEE,
     QUOTAS,
+    QUOTA_TREES,
 ];
 
 /// The features of a class that this build has.

@@ -95,8 +95,8 @@ pub struct InodeRecord {
     pub device_minor: U32,
     /// The inode that holds this file's extended attributes, or 0.
     pub attributes_inode: U32,
-    /// Reserved; zero.
-    pub reserved_a: U32,
+    /// The inode of the quota tree's directory that the file lies beneath, or is; 0: none.
+    pub tree: U32,
     /// Grows with every change.
     pub change: U64,
     /// The verifier of an exclusive create, or 0.
@@ -120,6 +120,13 @@ impl InodeRecord {
         let mut record = Self::zeroed();
         record.generation = U32::new(generation);
         record
+    }
+
+    /// The tree that a directory must count to in which the file has a name: a tree's own directory
+    /// lies in none.
+    #[must_use]
+    pub const fn tree_around(&self, number: u64) -> u32 {
+        tree_around(number, self.tree.get())
     }
 
     /// All zero.
@@ -148,13 +155,19 @@ impl InodeRecord {
             return wrong("mode");
         }
         let flags = U32::new(self.flags.get() & !INODE_FLAGS);
-        let reserved = [flags.as_bytes(), self.reserved_a.as_bytes(), &self.reserved_b];
+        let reserved = [flags.as_bytes(), &self.reserved_b];
         Damage::unless_zero("inode", &reserved)?;
         if self.depth == 0 && self.kind == KIND_DIRECTORY && self.size.get() != 0 {
             return wrong("size");
         }
         Ok(())
     }
+}
+
+/// See [`InodeRecord::tree_around`]; of the file with this inode, which counts to `tree`.
+#[must_use]
+pub const fn tree_around(number: u64, tree: u32) -> u32 {
+    if tree as u64 == number { 0 } else { tree }
 }
 
 impl fmt::Display for InodeRecord {

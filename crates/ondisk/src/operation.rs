@@ -28,6 +28,7 @@ pub const KINDS: &[(u16, &str)] = &[
     (KIND_REMOVE_XATTR, "remove extended attribute"),
     (KIND_CREATE_UNNAMED, "create without a name"),
     (KIND_SET_ACL, "set access control list"),
+    (KIND_MAKE_TREE, "make quota tree"),
 ];
 
 /// A file of any kind is made: [`CreateRecord`], name, symbolic link's text, inherited lists.
@@ -50,11 +51,15 @@ pub const KIND_ALLOCATE: u16 = 8;
 pub const KIND_SET_XATTR: u16 = 9;
 /// An extended attribute is removed: [`RemoveXattrRecord`], name.
 pub const KIND_REMOVE_XATTR: u16 = 10;
-/// A regular file is made without a name: [`CreateRecord`], with no directory, name nor text;
-/// inherited lists.
+/// A regular file is made without a name: [`CreateRecord`], with no name nor text; inherited lists.
+/// Its directory is that of the quota tree which the file counts to, if it counts to one, without a
+/// generation.
 pub const KIND_CREATE_UNNAMED: u16 = 11;
 /// An access control list is set or removed: [`SetAclRecord`], the list as it is stored.
 pub const KIND_SET_ACL: u16 = 12;
+
+/// An empty directory becomes a quota tree: [`TreeRecord`].
+pub const KIND_MAKE_TREE: u16 = 13;
 
 /// `flags`: the change dropped the file's `security.capability`.
 pub const FLAG_DROPS_CAPABILITY: u32 = 1;
@@ -347,6 +352,16 @@ pub struct SetAclRecord {
     pub change: U64,
 }
 
+/// See [`KIND_MAKE_TREE`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct TreeRecord {
+    /// Volume and time.
+    pub prefix: OperationPrefix,
+    /// The directory.
+    pub directory: FileReference,
+}
+
 const _: () = {
     assert!(size_of::<OperationPrefix>() == 16);
     assert!(std::mem::offset_of!(OperationPrefix, volume) == 0);
@@ -363,6 +378,7 @@ const _: () = {
     assert!(size_of::<RemoveXattrRecord>() == 40);
     assert!(size_of::<InheritedLists>() == 24);
     assert!(size_of::<SetAclRecord>() == 72);
+    assert!(size_of::<TreeRecord>() == 32);
 };
 
 /// The fixed part of a record, or a part of that.
@@ -398,6 +414,7 @@ record_parts! {
     SetXattrRecord: [prefix, file, holder], [reserved];
     RemoveXattrRecord: [prefix, file], [reserved];
     SetAclRecord: [prefix, file, holder], [reserved];
+    TreeRecord: [prefix, directory], [];
 }
 
 /// The fixed part of a record and what follows it.

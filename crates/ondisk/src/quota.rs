@@ -1,9 +1,12 @@
-//! The quota file of a volume: what each user and group uses of it, and what they may use.
+//! The quota file of a volume: what each user, group and tree uses of it, and what they may use.
 //!
-//! The file has a record for each number that a user or a group can have, most of them in holes.
-//! Blocks of the two kinds take turns ([`place_of`]), so that small numbers make a shallow buftree;
-//! of four turns the first and the last are nobody's. Block 0 has the [`QuotaHeader`] and, after
-//! it, a record for each kind with the limits of those that have none of their own.
+//! The file has a record for each number that a user, a group or a tree can have, most of them in
+//! holes. Blocks of the three kinds take turns ([`place_of`]), so that small numbers make a shallow
+//! buftree; of four turns the first is nobody's. Block 0 has the [`QuotaHeader`] and, after it, a
+//! record for each kind with the limits of those that have none of their own.
+//!
+//! A tree is a directory with all that is beneath it, and its number is the directory's inode. Each
+//! inode says which tree it counts to.
 //!
 //! Invariants: the usage is that of the image that the file belongs to. It counts the inodes below
 //! `counted_inodes`, and a file is all that an inode has: its data blocks, and the inode itself.
@@ -33,17 +36,23 @@ pub enum QuotaKind {
     User,
     /// The files of a group.
     Group,
+    /// A directory, and the files beneath it.
+    Tree,
 }
+
+/// Kinds of quotas.
+pub const QUOTA_KINDS: usize = 3;
 
 impl QuotaKind {
     /// All kinds.
-    pub const ALL: [Self; 2] = [Self::User, Self::Group];
+    pub const ALL: [Self; QUOTA_KINDS] = [Self::User, Self::Group, Self::Tree];
 
     /// Which of the blocks that take turns is the kind's.
     const fn turn(self) -> u64 {
         match self {
             Self::User => 1,
             Self::Group => 2,
+            Self::Tree => 3,
         }
     }
 }
@@ -53,16 +62,17 @@ impl fmt::Display for QuotaKind {
         formatter.pad(match self {
             Self::User => "user",
             Self::Group => "group",
+            Self::Tree => "tree",
         })
     }
 }
 
-/// A user or a group.
+/// A user, a group or a tree.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct QuotaKey {
     /// Which of them.
     pub kind: QuotaKind,
-    /// Its number.
+    /// Its number; of a tree: the inode of its directory.
     pub id: u32,
 }
 
@@ -93,6 +103,7 @@ pub fn key_at(fbn: Fbn, slot: usize) -> Option<QuotaKey> {
     let kind = match fbn.get() % 4 {
         1 => QuotaKind::User,
         2 => QuotaKind::Group,
+        3 => QuotaKind::Tree,
         _ => return None,
     };
     let id = fbn.get() / 4 * QUOTAS_PER_BLOCK as u64 + slot as u64;
@@ -106,14 +117,31 @@ pub struct Owner {
     pub uid: u32,
     /// The group.
     pub gid: u32,
+    /// The tree; 0: none.
+    pub tree: u32,
 }
 
 impl Owner {
     /// Its quotas.
+    pub fn keys(self) -> impl Iterator<Item = QuotaKey> {
+        let tree = QuotaKey { kind: QuotaKind::Tree, id: self.tree };
+        [
+            Some(QuotaKey { kind: QuotaKind::User, id: self.uid }),
+            Some(QuotaKey { kind: QuotaKind::Group, id: self.gid }),
+            (self.tree != 0).then_some(tree),
+        ]
+        .into_iter()
+        .flatten()
+    }
+
+    /// Whether this is one of its quotas.
     #[must_use]
-    pub const fn keys(self) -> [QuotaKey; 2] {
-        let user = QuotaKey { kind: QuotaKind::User, id: self.uid };
-        [user, QuotaKey { kind: QuotaKind::Group, id: self.gid }]
+    pub const fn has(self, key: QuotaKey) -> bool {
+        match key.kind {
+            QuotaKind::User => key.id == self.uid,
+            QuotaKind::Group => key.id == self.gid,
+            QuotaKind::Tree => key.id != 0 && key.id == self.tree,
+        }
     }
 }
 
@@ -123,7 +151,7 @@ pub fn counted(record: &InodeRecord) -> Option<(Owner, u64, u64)> {
     if record.is_free() || matches!(record.kind, KIND_METAFILE | KIND_CONTAINER) {
         return None;
     }
-    let owner = Owner { uid: record.uid.get(), gid: record.gid.get() };
+    let owner = Owner { uid: record.uid.get(), gid: record.gid.get(), tree: record.tree.get() };
     // What holds a file's extended attributes is no file of its own.
     Some((owner, record.blocks.get(), u64::from(record.kind != KIND_ATTRIBUTES)))
 }
@@ -140,7 +168,7 @@ pub struct QuotaHeader {
     pub reserved: [u8; 48],
 }
 
-/// What a user or a group uses and may use.
+/// What a user, a group or a tree uses and may use.
 #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct QuotaRecord {

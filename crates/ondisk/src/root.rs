@@ -52,7 +52,7 @@ pub mod metafile {
     /// In a flexible volume: one bit per VVBN that no image uses, of which the container map still
     /// says where its block lay (FlexVol section 3.4).
     pub const DELAYED_MAP: u64 = 7;
-    /// What users and groups use, and may use; see [`crate::quota`].
+    /// What users, groups and trees use, and may use; see [`crate::quota`].
     pub const QUOTAS: u64 = 8;
     /// The snapshot table, which is in no inode file: a root has its inode.
     pub const SNAPSHOT_TABLE: u64 = 63;

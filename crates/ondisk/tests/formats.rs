@@ -78,7 +78,7 @@ fn structures() -> BTreeMap<String, Layout> {
         },
         inode::InodeRecord {
             kind, depth, mode, flags, links, generation, uid, gid, size, blocks, atime, mtime,
-            ctime, birth, device_major, device_minor, attributes_inode, reserved_a, change,
+            ctime, birth, device_major, device_minor, attributes_inode, tree, change,
             create_verifier, reserved_b, payload
         },
         root::FileSystemRoot {
@@ -158,6 +158,7 @@ fn structures() -> BTreeMap<String, Layout> {
         operation::SetAclRecord {
             prefix, file, holder, mode, value_size, list, reserved, change
         },
+        operation::TreeRecord { prefix, directory },
         acl::AclEntry { tag, permissions, id },
         xattr::XattrListHeader { magic, version, reserved, count, size },
         xattr::XattrHeader { name_size, reserved, value_size },

@@ -50,8 +50,13 @@ pub fn make<P: Pointer>(
 ) -> Outcome<Option<Holder>> {
     let inode = new.member.inode;
     let is_directory = new.kind == KIND_DIRECTORY;
+    let tree = match mutation::broken(Rule::TreeNotInherited) {
+        true => 0,
+        false => transaction.attributes(parent.inode)?.map_or(0, |parent| parent.tree),
+    };
     let state = transaction.edit(inode)?;
     take_over_state(state, &new.state);
+    state.tree = tree;
     state.birth = now;
     state.device = new.device;
     state.create_verifier = new.create_verifier;
@@ -74,18 +79,20 @@ pub fn make<P: Pointer>(
     new.lists.give(transaction, inode, chosen)
 }
 
-/// Fills a new regular file that has no name: an orphan. For the rest, as [`make`].
+/// Fills a new regular file that has no name: an orphan, which counts to a quota tree, or to 0. For
+/// the rest, as [`make`].
 ///
 /// # Errors
 /// What to wait for.
 pub fn make_unnamed<P: Pointer>(
     transaction: &mut Transaction<'_, P>,
-    (inode, decided): (InodeNumber, &FileState),
+    (inode, decided, tree): (InodeNumber, &FileState, u32),
     (lists, chosen): (&NewLists, Option<Holder>),
     now: Timestamp,
 ) -> Outcome<Option<Holder>> {
     let state = transaction.edit(inode)?;
     take_over_state(state, decided);
+    state.tree = tree;
     state.birth = now;
     state.links = 0;
     transaction.add_orphan(inode)?;

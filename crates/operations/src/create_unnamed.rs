@@ -15,7 +15,8 @@ use cowfs::pointer::Pointer;
 use file_service::rules::attributes::{NewIdentity, created};
 use file_service::rules::entries;
 use file_service::{Entry, FileHandle, FileKind, Hold, calls};
-use ondisk::operation::{CreateRecord, FileReference, KIND_CREATE_UNNAMED};
+use ondisk::operation::{CreateRecord, KIND_CREATE_UNNAMED};
+use units::{Generation, InodeNumber};
 use zerocopy::FromZeros;
 
 impl Mutation for Scoped<calls::CreateUnnamed> {
@@ -39,11 +40,12 @@ impl Mutation for Scoped<calls::CreateUnnamed> {
         let state = state_of(&state);
         let lists = NewLists::decided(&decided, default.as_ref());
         let made = (&lists, None);
-        let holder = apply::make_unnamed(files.transaction, (inode, &state), made, *now)?;
+        let tree = directory.state.tree;
+        let holder = apply::make_unnamed(files.transaction, (inode, &state, tree), made, *now)?;
         let lists = lists.recorded_as(holder);
         let record = CreateRecord {
             prefix: prefix(files.environment.volume, *now),
-            directory: FileReference::new_zeroed(),
+            directory: reference(InodeNumber(u64::from(tree)), Generation(0)),
             file: reference(inode, generation),
             state,
             kind,

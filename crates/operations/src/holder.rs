@@ -187,7 +187,7 @@ fn joined(blocks: &[Option<BlockRef>], size: u64) -> Vec<u8> {
     bytes
 }
 
-/// Has the holder of a file's extended attributes count to the quotas of the file's owner.
+/// Has the holder of a file's extended attributes count to the quotas that the file counts to.
 ///
 /// # Errors
 /// What to wait for; `Dangling`.
@@ -200,7 +200,7 @@ pub(crate) fn follow<P: Pointer>(
     let found = transaction.attributes(holder.inode)?;
     if found.is_some_and(|found| found.owner() != owner) {
         let state = transaction.edit(holder.inode)?;
-        (state.uid, state.gid) = (owner.uid, owner.gid);
+        (state.uid, state.gid, state.tree) = (owner.uid, owner.gid, owner.tree);
     }
     Ok(())
 }

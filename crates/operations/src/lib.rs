@@ -46,6 +46,7 @@ pub mod holds;
 mod link;
 mod lookup;
 mod make_node;
+pub mod quota_trees;
 mod read_directory;
 mod read_link;
 pub mod reap;

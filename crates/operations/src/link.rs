@@ -4,7 +4,7 @@
 
 use crate::attributes::change;
 use crate::mutation::{prefix, reference};
-use crate::{Executed, Files, Mutation, Outcome, Record, Scope, Scoped, apply};
+use crate::{Executed, Files, Mutation, Outcome, Record, Scope, Scoped, apply, quota_trees};
 use cowfs::directory::Entry;
 use cowfs::logical::Logical;
 use cowfs::pointer::Pointer;
@@ -29,6 +29,7 @@ impl Mutation for Scoped<calls::Link> {
         let holds = &files.transaction.logical().holds;
         let is_unnamed = holds.is_unnamed(linked.inode, linked.state.generation);
         entries::check_link(caller, &linked.attributes, &directory.attributes, is_unnamed)?;
+        quota_trees::check(&linked, &directory)?;
         let entry = Entry { member: linked.member(), kind: linked.state.kind };
         apply::link(files.transaction, directory.inode, &self.call.name, entry, *now)?;
         let record = NameRecord {

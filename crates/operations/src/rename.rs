@@ -10,7 +10,7 @@ use crate::file::File;
 use crate::mutation::{prefix, reference};
 use crate::{
     Environment, Executed, Files, Mutation, OperationStop, Outcome, Record, Scoped,
-    apply as changes, directory_file,
+    apply as changes, directory_file, quota_trees,
 };
 use cowfs::directory::{self, Entry, Member};
 use cowfs::pointer::Pointer;
@@ -47,6 +47,12 @@ impl Mutation for Scoped<calls::Rename> {
             },
             self.call.flags,
         )?;
+        if action != RenameAction::Nothing {
+            quota_trees::check(source, to_directory)?;
+        }
+        if let (RenameAction::Exchange, Some(target)) = (action, target) {
+            quota_trees::check(target, from_directory)?;
+        }
         let (code, target) = match (action, target) {
             (RenameAction::Nothing, _) => {
                 let unchanged = |file: &File| change(&file.attributes, file.attributes.clone());

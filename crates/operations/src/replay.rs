@@ -16,8 +16,8 @@ use crate::attributes::{file_kind, take_over_state};
 use crate::holder::Holder;
 use crate::lists::{self, NewLists};
 use crate::rename::{self, Party, RenameStep};
-use crate::{OperationStop, Outcome, RecordError, directory_file, holder};
-use cowfs::directory::{Entry, Member, is_entry_name};
+use crate::{OperationStop, Outcome, RecordError, directory_file, holder, quota_trees};
+use cowfs::directory::{self, Entry, Member, is_entry_name};
 use cowfs::inode::InodeAttributes;
 use cowfs::pointer::Pointer;
 use cowfs::transaction::{INODES_MAX, Transaction};
@@ -28,7 +28,7 @@ use ondisk::operation as records;
 use ondisk::operation::{
     AllocateRecord, CommitRecord, CreateRecord, FLAG_DROPS_CAPABILITY, FileReference, FileState,
     InheritedLists, NameRecord, OperationPrefix, RemoveXattrRecord, RenameRecord, SetAclRecord,
-    SetAttributesRecord, SetXattrRecord, WriteRecord,
+    SetAttributesRecord, SetXattrRecord, TreeRecord, WriteRecord,
 };
 use ondisk::root::metafile;
 use ondisk::xattr::{XATTR_NAME_SIZE_MAX, XATTR_VALUE_SIZE_MAX};
@@ -65,6 +65,7 @@ pub fn replay<P: Pointer>(
         records::KIND_REMOVE_XATTR => replay.remove_xattr(),
         records::KIND_CREATE_UNNAMED => replay.create_unnamed(),
         records::KIND_SET_ACL => replay.set_acl(),
+        records::KIND_MAKE_TREE => replay.make_tree(),
         _ => Err(OperationStop::Record { kind, error: RecordError::Kind }),
     };
     match done {
@@ -271,16 +272,34 @@ impl<'b, P: Pointer> Replay<'_, 'b, '_, P> {
         let inode = InodeNumber(record.file.inode.get());
         let (lists, holder) = self.lists((inode, record.kind), record.lists_size.get())?;
         let parts = [record.name_size.get(), record.text_size.get()];
-        if record.kind != KIND_REGULAR || parts != [0; 2] || record.directory.inode.get() != 0 {
+        if record.kind != KIND_REGULAR || parts != [0; 2] {
             return Err(self.wrong("kind"));
         }
+        let tree = u32::try_from(record.directory.inode.get());
+        let tree = tree.map_err(|_| self.wrong("directory"))?;
         let now = self.begin(&record.prefix);
         let generation = Generation(record.file.generation.get());
         self.check_free(inode)?;
         self.transaction.create(record.kind, 0, Some((inode, generation)))?;
-        let file = (inode, &record.state);
+        let file = (inode, &record.state, tree);
         apply::make_unnamed(self.transaction, file, (&lists, holder), now)?;
         Ok(())
+    }
+
+    fn make_tree(&mut self) -> Outcome<()> {
+        let record: TreeRecord = self.fixed()?;
+        self.end()?;
+        let now = self.begin(&record.prefix);
+        let directory = self.directory(&record.directory)?.inode;
+        let (_, state) = self.file(&record.directory)?;
+        let is_root = directory.get() == metafile::ROOT_DIRECTORY;
+        let is_empty = directory_file::with(self.transaction, directory, |blocks| {
+            directory::is_empty(blocks)
+        })?;
+        if is_root || !is_empty || state.tree != 0 {
+            return Err(self.unfit(directory, "it cannot become a quota tree"));
+        }
+        quota_trees::apply(self.transaction, directory, now)
     }
 
     fn link(&mut self) -> Outcome<()> {

@@ -31,7 +31,7 @@ use cowfs::logical::{Logical, read_record};
 use cowfs::quotas::QuotaFile;
 use cowfs::reader::{Progress, Reader, Stop};
 use cowfs::space::{Base, DiscardPlace, Space};
-use ondisk::features::{ACLS, QUOTAS};
+use ondisk::features::{ACLS, QUOTA_TREES, QUOTAS};
 use ondisk::inode::InodeRecord;
 use ondisk::pointer::DualPointer;
 use ondisk::records::{CloneBase, ExportRuleRecord, VOLUME_FLEXIBLE, VolumeRecord};
@@ -175,8 +175,10 @@ impl NewClones<'_> {
         if parent.features.has(&QUOTAS) {
             record.features.set(&QUOTAS);
         }
-        if parent.features.has(&ACLS) {
-            record.features.set(&ACLS);
+        for feature in [&ACLS, &QUOTA_TREES] {
+            if parent.features.has(feature) {
+                record.features.set(feature);
+            }
         }
         if !mutation::broken(Rule::CloneUnwritten) {
             record.clone_base = self.source.base;

@@ -17,14 +17,14 @@ use cowfs::pointer::Pointer;
 use cowfs::quotas::table::{list_quotas, read_others, read_quota};
 use cowfs::quotas::{Limits, QuotaFile};
 use cowfs::reader::{Progress, Reader};
-use ondisk::quota::{ALL_INODES, QuotaKey, QuotaRecord};
+use ondisk::quota::{ALL_INODES, QUOTA_KINDS, QuotaKey, QuotaRecord};
 use std::sync::Arc;
 use units::{Fbn, VolumeId};
 
 /// Records that one call lists at most.
 pub const LISTED_QUOTAS_MAX: usize = 1000;
 
-/// A user or a group, what it uses, and what it may use.
+/// A user, a group or a tree, what it uses, and what it may use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Quota {
     /// Who.
@@ -48,8 +48,8 @@ pub struct QuotaList {
     pub are_all_counted: bool,
     /// Inodes below this number are counted.
     pub counted_inodes: u64,
-    /// The limits of users and groups that have none of their own.
-    pub others: [Limits; 2],
+    /// The limits of users, groups and trees that have none of their own.
+    pub others: [Limits; QUOTA_KINDS],
     /// In the order of their numbers, by groups of 64 of each kind.
     pub quotas: Vec<Quota>,
     /// Where the next page begins, if there is more.

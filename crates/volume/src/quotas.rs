@@ -14,7 +14,7 @@ use cowfs::logical::Shared;
 use cowfs::pointer::Pointer;
 use cowfs::quotas::QuotaChange;
 use cowfs::quotas::table::{COUNTED_PORTIONS, QUOTA_BLOCK_COST, counting_cost_blocks};
-use ondisk::features::QUOTAS;
+use ondisk::features::{Feature, QUOTA_TREES, QUOTAS};
 use ondisk::quota::ALL_INODES;
 use std::sync::Arc;
 use units::VolumeId;
@@ -46,10 +46,20 @@ pub fn change<P: Pointer>(
 
 /// Notes in a volume's record that it counts what is used, at the freeze at which it begins to.
 pub fn note_quotas(side: &mut BlockSide, volume: VolumeId) {
+    note(side, volume, &QUOTAS);
+}
+
+/// Notes in a volume's record that directories may be quota trees, at a freeze before the first one
+/// is.
+pub fn note_trees(side: &mut BlockSide, volume: VolumeId) {
+    note(side, volume, &QUOTA_TREES);
+}
+
+fn note(side: &mut BlockSide, volume: VolumeId, feature: &Feature) {
     let Some(slot) = side.slot_of(volume) else { return };
     let features = &mut side.table[slot].record.features;
-    if !features.has(&QUOTAS) {
-        features.set(&QUOTAS);
+    if !features.has(feature) {
+        features.set(feature);
         side.dirty_slots.insert(slot);
     }
 }

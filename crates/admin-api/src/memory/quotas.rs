@@ -8,55 +8,63 @@ use crate::quotas::{
 };
 use std::collections::BTreeMap;
 
-/// By volume, kind and number.
-pub(super) type Limits = BTreeMap<(String, QuotaKind, Option<u32>), QuotaLimits>;
+/// By volume, kind, number and path.
+pub(super) type Limits = BTreeMap<(String, Owner), QuotaLimits>;
+
+/// Kind, number and path. Here a tree has no number.
+type Owner = (QuotaKind, Option<u32>, Option<String>);
 
 fn check(volumes: &Volumes, message: &str, volume: &str) -> Result<(), AdminError> {
     let found = volumes.get(volume).map(drop);
     found.ok_or_else(|| AdminError::missing(message, "volume", volume))
 }
 
-fn info(limits: &Limits, (volume, kind, id): (&str, QuotaKind, Option<u32>)) -> QuotaInfo {
-    let of = |id| limits.get(&(volume.to_owned(), kind, id)).copied();
-    let (own, is_on) = (of(id), is_on(limits, volume));
+fn info(limits: &Limits, volume: &str, owner: &Owner) -> QuotaInfo {
+    let of = |owner: Owner| limits.get(&(volume.to_owned(), owner)).copied();
+    let (own, is_on) = (of(owner.clone()), is_on(limits, volume));
+    let (kind, id, path) = owner.clone();
+    let is_one = id.is_some() || path.is_some();
     QuotaInfo {
         volume: volume.to_owned(),
         kind,
         id,
-        used_bytes: id.map(|_| 0).filter(|_| is_on),
-        used_files: id.map(|_| 0).filter(|_| is_on),
-        limits: own.or_else(|| of(None)).unwrap_or_default(),
+        path,
+        used_bytes: (is_one && is_on).then_some(0),
+        used_files: (is_one && is_on).then_some(0),
+        limits: own.or_else(|| of((kind, None, None))).unwrap_or_default(),
         own: own.is_some(),
         state: if is_on { QuotaState::On } else { QuotaState::Off },
     }
 }
 
 fn is_on(limits: &Limits, volume: &str) -> bool {
-    limits.keys().any(|(name, ..)| name == volume)
+    limits.keys().any(|(name, _)| name == volume)
 }
 
 pub(super) fn set(
     (volumes, limits): (&Volumes, &mut Limits),
     request: &QuotaSet,
 ) -> Result<QuotaInfo, AdminError> {
-    let QuotaSet { volume, kind, id, .. } = request;
+    let QuotaSet { volume, kind, id, path, .. } = request;
     check(volumes, "cannot set quota", volume)?;
-    let key = (volume.clone(), *kind, *id);
+    let owner = (*kind, *id, path.clone());
+    let key = (volume.clone(), owner.clone());
     let mut new = limits.get(&key).copied().unwrap_or_default();
     request.change(&mut new);
-    check_limits(&quota_title(volume, *kind, *id), &new)?;
+    check_limits(&quota_title(volume, *kind, *id, path.as_deref()), &new)?;
     limits.insert(key, new);
-    Ok(info(limits, (volume, *kind, *id)))
+    Ok(info(limits, volume, &owner))
 }
 
 pub(super) fn delete(
     (volumes, limits): (&Volumes, &mut Limits),
     request: &QuotaDelete,
 ) -> Result<QuotaInfo, AdminError> {
-    let QuotaDelete { volume, kind, id } = request;
+    let QuotaDelete { volume, kind, id, path } = request;
     check(volumes, "cannot delete quota", volume)?;
-    limits.remove(&(volume.clone(), *kind, *id));
-    Ok(info(limits, (volume, *kind, *id)))
+    let owner = (*kind, *id, path.clone());
+    limits.remove(&(volume.clone(), owner.clone()));
+    Ok(info(limits, volume, &owner))
 }
 
 pub(super) fn list(
@@ -65,20 +73,22 @@ pub(super) fn list(
 ) -> Result<QuotaReport, AdminError> {
     let volume = &request.volume;
     check(volumes, "cannot list quotas of", volume)?;
-    let mut keys: Vec<(QuotaKind, u32)> = match request.only {
-        Some(only) => vec![only],
-        None => {
-            let of_volume = limits.keys().filter(|(name, ..)| name == volume);
-            of_volume.filter_map(|(_, kind, id)| Some((*kind, (*id)?))).collect()
+    let mut owners: Vec<Owner> = match (request.only, &request.only_tree) {
+        (_, Some(path)) => vec![(QuotaKind::Tree, None, Some(path.clone()))],
+        (Some((kind, id)), None) => vec![(kind, Some(id), None)],
+        (None, None) => {
+            let of_volume = limits.keys().filter(|(name, _)| name == volume);
+            let of_one = of_volume.filter(|(_, (_, id, path))| id.is_some() || path.is_some());
+            of_one.map(|(_, owner)| owner.clone()).collect()
         }
     };
-    keys.sort_unstable();
-    let quotas = keys.into_iter().map(|(kind, id)| info(limits, (volume, kind, Some(id))));
+    owners.sort_unstable();
+    let quotas = owners.iter().map(|owner| info(limits, volume, owner));
     Ok(QuotaReport {
         volume: volume.clone(),
         state: if is_on(limits, volume) { QuotaState::On } else { QuotaState::Off },
         counted_inodes: None,
-        others: QuotaKind::ALL.map(|kind| info(limits, (volume, kind, None))).to_vec(),
+        others: QuotaKind::ALL.map(|kind| info(limits, volume, &(kind, None, None))).to_vec(),
         quotas: quotas.collect(),
         next: None,
     })

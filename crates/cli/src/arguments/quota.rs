@@ -1,6 +1,6 @@
 //! `stroop quota`.
 
-use admin_api::quotas::{parse_limit_bytes, parse_limit_files};
+use admin_api::quotas::{parse_limit_bytes, parse_limit_files, parse_tree_path};
 use clap::{Args, Subcommand};
 
 /// Whose quota: one of them.
@@ -13,22 +13,37 @@ pub struct QuotaOwner {
     /// A group, by name or number
     #[arg(long, value_name = "GROUP")]
     pub group: Option<String>,
+    /// A directory with all that is beneath it, by its path in the volume: /projects
+    #[arg(long, value_name = "PATH", value_parser = tree_path)]
+    pub tree: Option<String>,
     /// Each user that has no limits of its own, but for user 0
     #[arg(long)]
     pub each_user: bool,
     /// Each group that has no limits of its own, but for group 0
     #[arg(long)]
     pub each_group: bool,
+    /// Each tree that has no limits of its own
+    #[arg(long)]
+    pub each_tree: bool,
+}
+
+/// Checks a path, and passes it on.
+fn tree_path(text: &str) -> Result<String, String> {
+    parse_tree_path(text).map(|_| text.to_owned())
 }
 
 /// `stroop quota`.
 #[derive(Subcommand, Debug)]
 pub enum QuotaCommand {
-    /// Limit what a user or a group may use of a volume; limits that are not given stay
+    /// Limit what a user, a group or a tree may use of a volume; limits that are not given stay
     ///
     /// The files that are there are counted first, in the background. Whoever would pass a hard
     /// limit is refused (EDQUOT). An event tells who passes a soft limit. Sizes are rounded down to
     /// blocks of 4 KiB.
+    ///
+    /// An empty directory becomes a tree with its first limits. Files of a tree stay in it: to
+    /// rename or link one elsewhere is refused as between two file systems (EXDEV), and mv copies.
+    /// The directory itself may be renamed, but not into another tree.
     Set {
         /// The volume
         volume: String,
@@ -48,9 +63,10 @@ pub enum QuotaCommand {
         #[arg(long, value_name = "COUNT|none", value_parser = parse_limit_files)]
         soft_files: Option<u64>,
     },
-    /// Take the limits away that a user or a group has of its own
+    /// Take the limits away that a user, a group or a tree has of its own
     ///
-    /// The limits of each user, or each group, hold for it then. Its usage is counted as before.
+    /// The limits of each user, each group or each tree hold for it then. Its usage is counted as
+    /// before, and a tree remains one until its directory is removed.
     Delete {
         /// The volume
         volume: String,
@@ -63,15 +79,18 @@ pub enum QuotaCommand {
         /// The volume
         volume: String,
     },
-    /// The usage of all users and groups, with their limits, as of the last consistency point
+    /// The usage of all owners, with their limits, as of the last consistency point
     Report {
         /// The volume
         volume: String,
         /// One user, by name or number
-        #[arg(long, value_name = "USER", conflicts_with = "group")]
+        #[arg(long, value_name = "USER", conflicts_with_all = ["group", "tree"])]
         user: Option<String>,
         /// One group, by name or number
-        #[arg(long, value_name = "GROUP")]
+        #[arg(long, value_name = "GROUP", conflicts_with = "tree")]
         group: Option<String>,
+        /// One tree, by the path of its directory in the volume
+        #[arg(long, value_name = "PATH", value_parser = tree_path)]
+        tree: Option<String>,
     },
 }

@@ -19,6 +19,7 @@ pub(super) fn run(command: &QuotaCommand, node: &dyn Administration) -> Result<O
                 volume: volume.clone(),
                 kind,
                 id,
+                path: owner.tree.clone(),
                 soft_bytes: *soft,
                 hard_bytes: *hard,
                 soft_files: *soft_files,
@@ -29,30 +30,32 @@ pub(super) fn run(command: &QuotaCommand, node: &dyn Administration) -> Result<O
         }
         QuotaCommand::Delete { volume, owner } => {
             let (kind, id) = key(owner, &accounts)?;
-            let quota = node.quota_delete(&QuotaDelete { volume: volume.clone(), kind, id })?;
-            let title = title(&quota, &accounts);
-            let line = match id {
-                Some(_) => {
+            let (volume, path) = (volume.clone(), owner.tree.clone());
+            let quota = node.quota_delete(&QuotaDelete { volume, kind, id, path })?;
+            let (title, volume) = (title(&quota, &accounts), &quota.volume);
+            let line = match is_one(&quota) {
+                true => {
                     format!("{volume}: {title} has no limits of its own, and {}", limits(&quota))
                 }
-                None => format!("{volume}: {title} {}", limits(&quota)),
+                false => format!("{volume}: {title} {}", limits(&quota)),
             };
             changed(&quota, line, &accounts)
         }
         QuotaCommand::List { volume } => {
-            let report = all(node, &QuotaList { volume: volume.clone(), only: None, from: None })?;
+            let report = all(node, &list(volume))?;
             let mut quotas = report.others.clone();
             quotas.extend(report.quotas.iter().cloned());
             quotas.retain(|one| one.own);
             shown(&report, quotas, &accounts)
         }
-        QuotaCommand::Report { volume, user, group } => {
+        QuotaCommand::Report { volume, user, group, tree } => {
             let only = match (user, group) {
                 (Some(user), _) => Some((QuotaKind::User, accounts.user(user)?)),
                 (None, Some(group)) => Some((QuotaKind::Group, accounts.group(group)?)),
                 (None, None) => None,
             };
-            let report = all(node, &QuotaList { volume: volume.clone(), only, from: None })?;
+            let only_tree = tree.clone();
+            let report = all(node, &QuotaList { only, only_tree, ..list(volume) })?;
             let mut quotas = report.quotas.clone();
             quotas.retain(|_| report.state != QuotaState::Off);
             shown(&report, quotas, &accounts)
@@ -60,12 +63,17 @@ pub(super) fn run(command: &QuotaCommand, node: &dyn Administration) -> Result<O
     }
 }
 
+fn list(volume: &str) -> QuotaList {
+    QuotaList { volume: volume.to_owned(), only: None, only_tree: None, from: None }
+}
+
 fn key(owner: &QuotaOwner, accounts: &Accounts) -> Result<(QuotaKind, Option<u32>), AdminError> {
     Ok(match (&owner.user, &owner.group) {
         (Some(user), _) => (QuotaKind::User, Some(accounts.user(user)?)),
         (None, Some(group)) => (QuotaKind::Group, Some(accounts.group(group)?)),
         (None, None) if owner.each_user => (QuotaKind::User, None),
-        (None, None) => (QuotaKind::Group, None),
+        (None, None) if owner.each_group => (QuotaKind::Group, None),
+        (None, None) => (QuotaKind::Tree, None),
     })
 }
 
@@ -89,7 +97,10 @@ fn all(node: &dyn Administration, request: &QuotaList) -> Result<QuotaReport, Ad
         (report.next, report.state) = (page.next, page.state);
         report.counted_inodes = page.counted_inodes;
     }
-    report.quotas.sort_by_key(|one| (one.kind, one.id));
+    report.quotas.sort_by(|one, other| {
+        let key = |one: &QuotaInfo| (one.kind, one.path.clone(), one.id);
+        key(one).cmp(&key(other))
+    });
     Ok(report)
 }
 
@@ -149,9 +160,14 @@ fn shown(
     })
 }
 
+/// It is of one owner, and not of each.
+const fn is_one(quota: &QuotaInfo) -> bool {
+    quota.id.is_some() || quota.path.is_some()
+}
+
 const fn state(quota: &QuotaInfo) -> &'static str {
     match quota.state {
-        QuotaState::On if quota.id.is_none() => "-",
+        QuotaState::On if !is_one(quota) => "-",
         QuotaState::On if quota.is_at_hard() => "hard",
         QuotaState::On if quota.is_over_soft() => "soft",
         QuotaState::On => "ok",
@@ -159,27 +175,33 @@ const fn state(quota: &QuotaInfo) -> &'static str {
     }
 }
 
-/// What scripts call it: "user:alice", "each-group".
+/// What scripts call it: "user:alice", "each-group", "tree:/projects".
 fn object(quota: &QuotaInfo, accounts: &Accounts) -> String {
-    match quota.id {
-        Some(_) => format!("{}:{}", quota.kind, name(quota, accounts)),
-        None => format!("each-{}", quota.kind),
+    match is_one(quota) {
+        true => format!("{}:{}", quota.kind, name(quota, accounts)),
+        false => format!("each-{}", quota.kind),
     }
 }
 
 fn name(quota: &QuotaInfo, accounts: &Accounts) -> String {
     let found = match (quota.kind, quota.id) {
-        (_, None) => return "each".to_owned(),
-        (QuotaKind::User, Some(id)) => (accounts.user_name(id), id),
-        (QuotaKind::Group, Some(id)) => (accounts.group_name(id), id),
+        _ if !is_one(quota) => return "each".to_owned(),
+        (QuotaKind::Tree, _) | (_, None) => quota.path.clone(),
+        (QuotaKind::User, Some(id)) => accounts.user_name(id),
+        (QuotaKind::Group, Some(id)) => accounts.group_name(id),
     };
-    found.0.unwrap_or_else(|| found.1.to_string())
+    match (found, quota.id.unwrap_or_default()) {
+        (Some(found), _) => found,
+        // Its directory is gone.
+        (None, id) if quota.kind == QuotaKind::Tree => format!("inode {id}"),
+        (None, id) => id.to_string(),
+    }
 }
 
 fn title(quota: &QuotaInfo, accounts: &Accounts) -> String {
-    match quota.id {
-        Some(_) => format!("{} {}", quota.kind, name(quota, accounts)),
-        None => format!("each {}", quota.kind),
+    match is_one(quota) {
+        true => format!("{} {}", quota.kind, name(quota, accounts)),
+        false => format!("each {}", quota.kind),
     }
 }
 

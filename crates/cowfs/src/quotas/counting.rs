@@ -1,4 +1,5 @@
-//! Counting the inodes of an image that are not counted yet, some in each consistency point.
+//! Counting the inodes of an image that are not counted yet, some in each consistency point; and
+//! what else its inodes say of changes to the quota file.
 //!
 //! Invariants: what is counted is the image: changed blocks of the inode file before those of the
 //! tree.
@@ -8,13 +9,14 @@
 use super::table::{QuotaFile, QuotaWork, quotas_key};
 use crate::buftree::{self, Root};
 use crate::cleaner::{FileCleaner, Leaf};
+use crate::inode::position;
 use crate::inode_file::{inode_file_key, record_at};
 use crate::pointer::Pointer;
 use crate::ranges::RangeSet;
 use crate::reader::{Progress, Reader, Stop, Wait};
 use ondisk::inode::INODES_PER_BLOCK;
 use std::collections::BTreeMap;
-use units::{BlockRef, Fbn, VolumeId};
+use units::{BlockRef, Fbn, InodeNumber, VolumeId};
 
 /// Blocks of the inode file that are loaded together.
 const COUNTED_BLOCKS_AHEAD: u64 = 64;
@@ -69,13 +71,38 @@ fn count_readable<P: Pointer>(
     Ok(())
 }
 
-/// The cleaner of the quota file, with all that changes in it.
+/// Whether there is a tree of this number in the image.
+fn is_tree<P: Pointer>(
+    tree: u32,
+    (root, leaves): (&Root<P>, &BTreeMap<Fbn, BlockRef>),
+    volume: VolumeId,
+    reader: &Reader<'_>,
+) -> Progress<bool> {
+    let (fbn, slot) = position(InodeNumber(u64::from(tree)));
+    let read = || buftree::read(root, &inode_file_key(volume), fbn, reader);
+    let block = match leaves.get(&fbn) {
+        Some(block) => Some(BlockRef::clone(block)),
+        None => match read() {
+            // It may be one, and costs no more than what it is.
+            Err(Stop::Damaged(_) | Stop::MetafileDamaged(_)) => return Ok(true),
+            block => block?,
+        },
+    };
+    Ok(block.is_some_and(|block| record_at(&block, slot).tree.get() == tree))
+}
+
+/// The cleaner of the quota file, with all that changes in it. Limits of a tree whose directory is
+/// gone are not set.
 pub(crate) fn cleaner<P: Pointer>(
     work: &mut QuotaWork,
     file: &mut QuotaFile<P>,
+    (root, leaves): (&Root<P>, &BTreeMap<Fbn, BlockRef>),
     volume: VolumeId,
     reader: &Reader<'_>,
 ) -> Progress<FileCleaner<P>> {
+    work.drop_changes(|tree| {
+        is_tree(tree, (root, leaves), volume, reader).map(|is_there| !is_there)
+    })?;
     work.put(file, volume, reader)?;
     let leaves = work.take_leaves();
     let end = leaves.last_key_value().map_or(0, |(fbn, _)| fbn.get() + 1);

@@ -1,4 +1,4 @@
-//! The ledger: what operations know of quotas. For each user and group that was lately asked
+//! The ledger: what operations know of quotas. For each user, group and tree that was lately asked
 //! for it has what the last image counted, and what operations may come to add to that.
 //!
 //! A write does not know whether a block takes the place of another: to find out it would have to
@@ -20,11 +20,11 @@ use crate::budget::Spender;
 use crate::buftree::Root;
 use crate::pointer::Pointer;
 use crate::reader::{Progress, Reader, Stop, Wait};
-use ondisk::quota::{ALL_INODES, Owner, QuotaKey, QuotaRecord, place_of};
+use ondisk::quota::{ALL_INODES, Owner, QUOTA_KINDS, QuotaKey, QuotaRecord, place_of};
 use platform::mutation::{self, Rule};
 use platform::sync::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use units::{Fbn, InodeNumber, VolumeId};
@@ -65,7 +65,7 @@ struct Ledger {
 #[derive(Clone, Copy, Debug)]
 struct Header {
     are_all_counted: bool,
-    of_others: [QuotaRecord; 2],
+    of_others: [QuotaRecord; QUOTA_KINDS],
 }
 
 /// Accounts that stay in memory whatever they say: 2 MiB.
@@ -124,6 +124,24 @@ struct Account {
     used_before: Option<(u64, u64)>,
 }
 
+/// A hard limit, and what it leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Room {
+    /// The limit.
+    pub hard: u64,
+    /// What is neither used nor promised of it.
+    pub left: u64,
+}
+
+/// What the hard limits of an owner leave it; none where there is no limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QuotaRoom {
+    /// Of blocks.
+    pub blocks: Option<Room>,
+    /// Of files.
+    pub files: Option<Room>,
+}
+
 /// What an operation adds to the files of one inode.
 #[derive(Clone, Copy, Debug)]
 pub struct Charge {
@@ -152,6 +170,8 @@ pub struct Charge {
 #[must_use = "what is admitted is applied or forgone"]
 pub struct Admission {
     entries: Vec<(QuotaKey, Usage, bool)>,
+    /// The ledger is to know when it is applied.
+    is_noted: bool,
     /// Blocks that it may come to cost the next image.
     pub cost_blocks: u64,
 }
@@ -205,16 +225,29 @@ pub struct Source<'s, P> {
 }
 
 /// What an operation adds for one owner.
-#[derive(Default)]
 struct Sum {
+    key: QuotaKey,
     kept_blocks: u64,
     uncounted_blocks: u64,
-    /// By inode.
-    written: Vec<(InodeNumber, u64)>,
+    written_blocks: u64,
     files: u64,
     /// It is an owner's that did not have the file before.
     is_taken_over: bool,
     frees: bool,
+}
+
+impl Sum {
+    const fn new(key: QuotaKey) -> Self {
+        Self {
+            key,
+            kept_blocks: 0,
+            uncounted_blocks: 0,
+            written_blocks: 0,
+            files: 0,
+            is_taken_over: false,
+            frees: false,
+        }
+    }
 }
 
 enum Verdict {
@@ -298,20 +331,24 @@ impl Quotas {
             Spender::Free | Spender::Reclaim => sum.is_taken_over,
         };
         // What is not asked needs no quota file, which may be damaged.
-        let header = match sums.values().any(asks) {
-            true => Some(ledger.load(source, charges)?),
+        let header = match sums.iter().any(asks) {
+            true => {
+                let keys = charges.iter().flat_map(|charge| charge.owner.keys());
+                Some(ledger.load(source, keys)?)
+            }
             false => None,
         };
         let mut admission = Admission::default();
-        for (key, sum) in sums {
-            let written: u64 = sum.written.iter().map(|(_, blocks)| blocks).sum();
-            let mut usage = Usage { blocks: sum.kept_blocks + written, files: sum.files };
-            let is_asked = asks(&sum);
+        for sum in &sums {
+            let (key, is_asked) = (sum.key, asks(sum));
+            let blocks = sum.kept_blocks + sum.written_blocks;
+            let mut usage = Usage { blocks, files: sum.files };
             let limits = ledger.limits(key, header.filter(|_| is_asked).as_ref());
             let account = ledger.accounts.entry(key).or_default();
             let fits = account.fits(&limits, usage, false);
-            if is_asked && written > 0 && (!fits || account.exact_commits > 0) {
-                let new = sum.written.iter().map(|(inode, _)| count_new(*inode));
+            if is_asked && sum.written_blocks > 0 && (!fits || account.exact_commits > 0) {
+                let writes = |charge: &&Charge| charge.written_blocks > 0 && charge.owner.has(key);
+                let new = charges.iter().filter(writes).map(|charge| count_new(charge.inode));
                 usage.blocks = sum.kept_blocks + new.sum::<Progress<u64>>()?;
             }
             let least_blocks = usage.blocks.saturating_sub(sum.uncounted_blocks);
@@ -327,9 +364,11 @@ impl Quotas {
                     return Err(Stop::OverQuota);
                 }
             }
-            if !ledger.paid.contains(&place_of(key).0) {
+            let is_paid = ledger.paid.contains(&place_of(key).0);
+            if !is_paid {
                 admission.cost_blocks += QUOTA_BLOCK_COST;
             }
+            admission.is_noted |= !is_paid || sum.frees;
             admission.entries.push((key, usage, sum.frees));
         }
         for (key, usage, _) in &admission.entries {
@@ -340,8 +379,42 @@ impl Quotas {
         Ok(admission)
     }
 
+    /// What the hard limits of an owner leave it; none if nothing limits it.
+    ///
+    /// # Errors
+    /// What to wait for, or damage.
+    pub fn room<P: Pointer>(
+        &self,
+        source: &Source<'_, P>,
+        key: QuotaKey,
+    ) -> Progress<Option<QuotaRoom>> {
+        if !self.is_counting() {
+            return Ok(None);
+        }
+        let mut ledger = self.ledger.lock();
+        let header = ledger.load(source, [key].into_iter())?;
+        let limits = ledger.limits(key, Some(&header));
+        let account = ledger.accounts.get(&key).copied().unwrap_or_default();
+        let used = account.used().unwrap_or_default();
+        let promised = [account.active, account.frozen];
+        let room = |hard: u64, used: u64, promised: u64| {
+            let used = used.saturating_add(promised);
+            (hard != 0).then(|| Room { hard, left: hard.saturating_sub(used) })
+        };
+        let blocks = promised.iter().map(|one| one.blocks).sum();
+        let files = promised.iter().map(|one| one.files).sum();
+        let room = QuotaRoom {
+            blocks: room(limits.hard_blocks, used.0, blocks),
+            files: room(limits.hard_files, used.1, files),
+        };
+        Ok(Some(room).filter(|room| room.blocks.is_some() || room.files.is_some()))
+    }
+
     /// The operation is done.
     fn apply(&self, admission: Admission) {
+        if !admission.is_noted {
+            return;
+        }
         let mut ledger = self.ledger.lock();
         for (key, _, frees) in admission.entries {
             ledger.paid.insert(place_of(key).0);
@@ -403,11 +476,14 @@ impl Quotas {
 }
 
 impl Ledger {
-    /// Reads what the charges ask for.
-    fn load<P: Pointer>(&mut self, source: &Source<'_, P>, charges: &[Charge]) -> Progress<Header> {
+    /// Reads the records of these owners.
+    fn load<P: Pointer>(
+        &mut self,
+        source: &Source<'_, P>,
+        keys: impl Iterator<Item = QuotaKey>,
+    ) -> Progress<Header> {
         self.trim();
         let Source { inode_file, volume, reader } = *source;
-        let keys = charges.iter().flat_map(|charge| charge.owner.keys());
         let unknown =
             |key: &QuotaKey| self.accounts.get(key).is_none_or(|one| one.record.is_none());
         let unknown: Vec<QuotaKey> = keys.filter(unknown).collect();
@@ -518,29 +594,34 @@ impl Account {
     }
 }
 
-/// What charges come to for each owner.
-fn sums(charges: &[Charge]) -> BTreeMap<QuotaKey, Sum> {
-    let mut sums: BTreeMap<QuotaKey, Sum> = BTreeMap::new();
+/// What charges come to for each owner. An operation has few: they are in no order.
+fn sums(charges: &[Charge]) -> Vec<Sum> {
+    let mut sums = Vec::with_capacity(QUOTA_KINDS);
     for charge in charges {
         for key in charge.owner.keys() {
-            let sum = sums.entry(key).or_default();
-            let is_taken_over = charge.is_new || !charge.former.keys().contains(&key);
+            let sum = sum_of(&mut sums, key);
+            let is_taken_over = charge.is_new || !charge.former.has(key);
             if is_taken_over {
                 sum.kept_blocks += charge.kept_blocks;
                 sum.uncounted_blocks += charge.uncounted_blocks;
                 sum.files += u64::from(charge.is_file);
                 sum.is_taken_over = true;
             }
-            if charge.written_blocks > 0 {
-                sum.written.push((charge.inode, charge.written_blocks));
-            }
+            sum.written_blocks += charge.written_blocks;
             sum.frees |= charge.frees;
         }
         // What the former owner has less is in the next image.
-        let left = |key: &QuotaKey| !charge.owner.keys().contains(key);
-        for key in charge.former.keys().into_iter().filter(left) {
-            sums.entry(key).or_default().frees = true;
+        for key in charge.former.keys().filter(|key| !charge.owner.has(*key)) {
+            sum_of(&mut sums, key).frees = true;
         }
     }
     sums
+}
+
+fn sum_of(sums: &mut Vec<Sum>, key: QuotaKey) -> &mut Sum {
+    let at = sums.iter().position(|sum| sum.key == key).unwrap_or(sums.len());
+    if at == sums.len() {
+        sums.push(Sum::new(key));
+    }
+    &mut sums[at]
 }

@@ -1,4 +1,4 @@
-//! Quotas: what users and groups use of a volume, and may use.
+//! Quotas: what users, groups and trees use of a volume, and may use.
 //!
 //! Two sides, as everywhere in this crate. A consistency point counts usage into the quota file
 //! ([`table`]), which belongs to its image: what a file uses is what its inode says, so usage is
@@ -22,5 +22,5 @@ pub const fn is_tiny(kind: u8, size: u64) -> bool {
     matches!(kind, KIND_REGULAR | KIND_SYMLINK | KIND_ATTRIBUTES) && size <= PAYLOAD_SIZE as u64
 }
 
-pub use ledger::{Admission, Admitted, Charge, Quotas, Refusal, Source};
+pub use ledger::{Admission, Admitted, Charge, QuotaRoom, Quotas, Refusal, Room, Source};
 pub use table::{Limits, Passed, QuotaChange, QuotaFile, QuotaTarget};

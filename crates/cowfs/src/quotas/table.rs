@@ -15,8 +15,8 @@ use crate::pointer::Pointer;
 use crate::reader::{Progress, Reader, Stop};
 use ondisk::inode::{INODES_PER_BLOCK, InodeRecord};
 use ondisk::quota::{
-    ALL_INODES, QUOTA_SET, QUOTAS_PER_BLOCK, QuotaHeader, QuotaKey, QuotaKind, QuotaRecord,
-    counted, default_slot, key_at, place_of,
+    ALL_INODES, QUOTA_KINDS, QUOTA_SET, QUOTAS_PER_BLOCK, QuotaHeader, QuotaKey, QuotaKind,
+    QuotaRecord, counted, default_slot, key_at, place_of,
 };
 use ondisk::root::metafile;
 use platform::mutation::{self, Rule};
@@ -114,8 +114,8 @@ pub fn read_header<P: Pointer>(
     Ok(Some((header, block)))
 }
 
-/// The records of each user, and of each group, that has no limits of its own; in the order of
-/// [`QuotaKind::ALL`].
+/// The records of each user, each group and each tree that has no limits of its own; in the order
+/// of [`QuotaKind::ALL`].
 ///
 /// # Errors
 /// What to wait for, or damage.
@@ -123,8 +123,8 @@ pub fn read_others<P: Pointer>(
     root: &Root<P>,
     volume: VolumeId,
     reader: &Reader<'_>,
-) -> Progress<[QuotaRecord; 2]> {
-    let mut others = [QuotaRecord::zeroed(); 2];
+) -> Progress<[QuotaRecord; QUOTA_KINDS]> {
+    let mut others = [QuotaRecord::zeroed(); QUOTA_KINDS];
     if let Some((_, block)) = read_header(root, volume, reader)? {
         for (record, kind) in others.iter_mut().zip(QuotaKind::ALL) {
             *record = record_at(&block, default_slot(kind))?;
@@ -133,7 +133,7 @@ pub fn read_others<P: Pointer>(
     Ok(others)
 }
 
-/// The record of a user or a group.
+/// The record of a user, a group or a tree.
 ///
 /// # Errors
 /// What to wait for, or damage.
@@ -275,7 +275,7 @@ pub struct Passed {
 /// Whose limits an administrator changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum QuotaTarget {
-    /// One user or group.
+    /// One user, group or tree.
     One(QuotaKey),
     /// All of a kind that have no limits of their own.
     Others(QuotaKind),
@@ -335,11 +335,40 @@ impl QuotaWork {
         }
     }
 
-    /// An inode changes.
+    /// An inode changes. With the directory of a tree its limits go: another directory may come to
+    /// have its number.
     pub fn note(&mut self, number: InodeNumber, before: &InodeRecord, after: &InodeRecord) {
+        let tree = before.tree.get();
+        if tree != 0 && u64::from(tree) == number.get() && after.is_free() {
+            let key = QuotaKey { kind: QuotaKind::Tree, id: tree };
+            self.drop_limits(key);
+        }
         if self.counted_inodes.is_some() && number.get() < self.was_counted {
             self.count(before, -1);
             self.count(after, 1);
+        }
+    }
+
+    /// Drops new limits of trees of which `is_gone` says so.
+    pub fn drop_changes(&mut self, mut is_gone: impl FnMut(u32) -> Progress<bool>) -> Progress<()> {
+        let mut kept = Vec::with_capacity(self.changes.len());
+        for change in &self.changes {
+            let tree = match (change.target, change.limits) {
+                (QuotaTarget::One(QuotaKey { kind: QuotaKind::Tree, id }), Some(_)) => Some(id),
+                _ => None,
+            };
+            kept.push(tree.map_or(Ok(false), &mut is_gone).map(|is_gone| !is_gone)?);
+        }
+        let mut kept = kept.into_iter();
+        self.changes.retain(|_| kept.next().unwrap_or(true));
+        Ok(())
+    }
+
+    fn drop_limits(&mut self, key: QuotaKey) {
+        let is_kept = mutation::broken(Rule::TreeLimitsKept);
+        if self.counted_inodes.is_some() && !is_kept {
+            let target = QuotaTarget::One(key);
+            self.changes.push_back(QuotaChange { target, limits: None });
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a transaction adds to the quotas of users and groups ([`crate::quotas`]).
+//! What a transaction adds to the quotas of users, groups and trees ([`crate::quotas`]).
 //!
 //! Invariants: what is charged is never less than what the next image comes to count.
 //!
@@ -13,9 +13,10 @@ use crate::inode::Inode;
 use crate::logical::{Overlaid, overlaid};
 use crate::overlay::stripe_of;
 use crate::pointer::Pointer;
-use crate::quotas::{Admission, Charge, Source, is_tiny};
+use crate::quotas::{Admission, Charge, QuotaRoom, Source, is_tiny};
 use crate::reader::Progress;
 use ondisk::inode::{KIND_ATTRIBUTES, KIND_METAFILE};
+use ondisk::quota::QuotaKey;
 use ondisk::root::metafile;
 use std::sync::Arc;
 use units::{Fbn, InodeNumber};
@@ -34,6 +35,18 @@ pub(super) fn admit<P: Pointer>(
     let reader = transaction.reader;
     let source = Source { inode_file: &inode_file, volume, reader: &reader };
     shared.quotas.admit(&source, spender, &charges, |inode| count_new(transaction, inode))
+}
+
+impl<P: Pointer> Transaction<'_, P> {
+    /// What the hard limits of an owner leave it.
+    ///
+    /// # Errors
+    /// What to wait for, or damage.
+    pub fn quota_room(&self, key: QuotaKey) -> Progress<Option<QuotaRoom>> {
+        let (inode_file, volume) = (&self.logical.inode_file, self.logical.volume);
+        let source = Source { inode_file, volume, reader: &self.reader };
+        self.logical.shared.quotas.room(&source, key)
+    }
 }
 
 fn charges<P: Pointer>(transaction: &mut Transaction<'_, P>) -> Vec<Charge> {

@@ -1,5 +1,7 @@
 //! Quotas: what owners use is counted exactly, and nobody uses more than he may.
 
+mod trees;
+
 use super::*;
 use crate::{Limits, Listed, Quota, QuotaChange, QuotaKey, QuotaKind, QuotaList, QuotaTarget};
 use file_service::calls;

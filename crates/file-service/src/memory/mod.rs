@@ -95,6 +95,24 @@ impl MemoryFileSystem {
         self.volumes.lock().values().for_each(Volume::verify);
     }
 
+    /// Makes an empty directory a quota tree, unless it is one.
+    ///
+    /// # Errors
+    /// `Stale`, `NotDirectory`, `NotEmpty`; `Invalid` for the root directory, `CrossDevice` within
+    /// a tree.
+    pub fn make_tree(&self, directory: FileHandle) -> Result<(), FsError> {
+        let mut volumes = self.volumes.lock();
+        volumes.get_mut(&directory.volume).ok_or(FsError::Stale)?.make_tree(directory)
+    }
+
+    /// Whether a file is the directory of a quota tree.
+    #[must_use]
+    pub fn is_tree(&self, file: FileHandle) -> bool {
+        let volumes = self.volumes.lock();
+        let node = volumes.get(&file.volume).and_then(|volume| volume.node(file).ok());
+        node.is_some_and(|node| node.tree == file.inode.get())
+    }
+
     /// Files that exist in the volume of `handle`, those included that are unlinked and held.
     #[must_use]
     pub fn file_count(&self, handle: FileHandle) -> usize {

@@ -167,6 +167,7 @@ impl Volume {
         }
         let mut node = Node::new(file, content);
         node.default_acl = default.filter(|_| kind == FileKind::Directory);
+        node.tree = self.node(directory)?.tree;
         let inode = self.insert(node);
         self.known_directory(directory.inode).insert(name, inode);
         let parent = self.known_mut(directory.inode);
@@ -192,6 +193,7 @@ impl Volume {
         file.links = 0;
         let mut node = Node::new(file, Content::Regular(FileData::default()));
         (node.holds, node.is_unnamed) = (1, true);
+        node.tree = self.node(directory)?.tree;
         let inode = self.insert(node);
         Ok(self.entry(inode))
     }
@@ -211,6 +213,7 @@ impl Volume {
         let before = self.node(directory)?.attributes.clone();
         let linked = self.node(file)?;
         entries::check_link(context.caller, &linked.attributes, &before, linked.is_unnamed)?;
+        self.check_tree(file.inode, directory.inode)?;
         self.known_directory(directory.inode).insert(name, file.inode);
         self.touch_entries(directory.inode, context.now);
         let linked = self.known_mut(file.inode);
@@ -305,6 +308,12 @@ impl Volume {
         };
         let before = (parties.from_directory.clone(), parties.to_directory.clone());
         let action = entries::check_rename(context.caller, parties, flags)?;
+        if action != RenameAction::Nothing {
+            self.check_tree(source, to.0.inode)?;
+        }
+        if let (RenameAction::Exchange, Some(target)) = (action, target) {
+            self.check_tree(target, from.0.inode)?;
+        }
         match (action, target) {
             (RenameAction::Replace, Some(target)) => self.replace(context, target, to)?,
             (RenameAction::Exchange, Some(target)) => self.exchange(from, to, source, target),
@@ -328,6 +337,31 @@ impl Volume {
             change(&before.0, &self.known(from.0.inode).attributes),
             change(&before.1, &self.known(to.0.inode).attributes),
         ))
+    }
+
+    /// # Errors
+    /// `CrossDevice` if a file may not get a name in a directory, as far as quota trees go.
+    fn check_tree(&self, file: InodeNumber, directory: InodeNumber) -> Result<(), FsError> {
+        entries::check_tree(self.known(file).tree_around(), self.known(directory).tree)
+    }
+
+    /// Makes an empty directory a quota tree.
+    ///
+    /// # Errors
+    /// `Stale`, `NotDirectory`, `NotEmpty`; `Invalid` for the root directory, `CrossDevice` within
+    /// a tree.
+    pub(super) fn make_tree(&mut self, directory: FileHandle) -> Result<(), FsError> {
+        let (is_root, node) = (directory.inode == self.root().handle.inode, self.node(directory)?);
+        let is_empty = node.directory()?.is_empty();
+        if is_root {
+            return Err(FsError::Invalid);
+        }
+        entries::check_tree(node.tree_around(), 0)?;
+        if node.tree == 0 && !is_empty {
+            return Err(FsError::NotEmpty);
+        }
+        self.node_mut(directory)?.tree = directory.inode.get();
+        Ok(())
     }
 
     fn touch_rename(&mut self, now: Timestamp, parents: [InodeNumber; 2], file: InodeNumber) {

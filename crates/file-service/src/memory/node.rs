@@ -30,6 +30,8 @@ pub(super) struct Node {
     pub is_unnamed: bool,
     /// Of the exclusive create that made the file.
     pub verifier: Option<u64>,
+    /// The quota tree that it counts to, by the inode of the tree's directory; 0: none.
+    pub tree: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -109,6 +111,7 @@ impl Node {
             holds: 0,
             is_unnamed: false,
             verifier: None,
+            tree: 0,
         }
     }
 
@@ -160,6 +163,11 @@ impl Node {
         let mut names: Vec<Vec<u8>> = self.xattrs.keys().cloned().chain(lists).collect();
         names.sort_unstable();
         names
+    }
+
+    /// The quota tree around the file: a tree's own directory lies in none.
+    pub(super) fn tree_around(&self) -> u64 {
+        if self.tree == self.attributes.inode.get() { 0 } else { self.tree }
     }
 
     pub(super) fn is_directory(&self) -> bool {

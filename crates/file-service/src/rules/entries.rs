@@ -68,6 +68,15 @@ pub fn check_link(
     check_link_room(file)
 }
 
+/// Whether a file may get a name in a directory, as far as quota trees go: directories of the tree
+/// that is around the file have its names, and no others.
+///
+/// # Errors
+/// `CrossDevice`.
+pub const fn check_tree(around_file: u64, of_directory: u64) -> Result<(), FsError> {
+    if around_file == of_directory { Ok(()) } else { Err(FsError::CrossDevice) }
+}
+
 fn check_link_room(file: &Attributes) -> Result<(), FsError> {
     if file.links >= LINKS_MAX { Err(FsError::TooManyLinks) } else { Ok(()) }
 }

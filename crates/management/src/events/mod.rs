@@ -28,7 +28,7 @@
 //! | `SPARE_GONE` | a disk is no spare any more, and has no place |
 //! | `VOLUME_GREW` | a volume has grown by itself |
 //! | `SNAPSHOT_AUTODELETED` | a volume has deleted snapshots by itself, for want of room |
-//! | `QUOTA_SOFT_PASSED` | a user or a group uses more than a soft limit; once an hour |
+//! | `QUOTA_SOFT_PASSED` | a user, a group or a tree uses more than a soft limit; once an hour |
 //! | `QUOTA_REFUSED` | an operation would have passed a hard limit, and was refused; once an hour |
 //! | `SCRUB_STARTED`, `_ENDED`, `_FAILED`, `_CANCELLED` | a job; so, too, for `REBUILD`, `RESYNC`, `REPLACEMENT`, `EVACUATION`, `ZEROING`, `GROWTH`, `DELETION` |
 //! | each code of a health check | the check does not pass any more (`status/health.rs`) |

@@ -1,18 +1,21 @@
-//! The events of users and groups that came to a limit.
+//! The events of users, groups and trees that came to a limit.
 //!
 //! An owner at a hard limit may try again and again, and one near a soft limit may pass it again
-//! and again: an hour passes before the same is told anew.
+//! and again: an hour passes before the same is told anew. The engine is asked for the path of a
+//! tree; what is to be told of the tree is told once it has answered.
 //!
 //! Invariants: what was told is remembered of few owners. Where more come to limits within an hour,
 //! nothing is told of the others.
 
 use crate::events::ring::Happening;
 use crate::volumes::quotas::{shown, shown_kind};
+use admin_api::differences::shown_path;
 use admin_api::quotas::quota_title;
 use admin_api::{EventSeverity, QuotaLimits};
-use dblade::{QuotaKey, ServedVolume};
+use dblade::{Engine, EngineError, QuotaKey, QuotaKind, ServedVolume};
 use platform::sync::Mutex;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use units::{AggregateUuid, BLOCK_SIZE_U64, ByteSize, VolumeId, shell_word};
 
 /// How long the same is not told again.
@@ -26,13 +29,80 @@ const REFUSED: &str = "QUOTA_REFUSED";
 /// What is told: the code, and of whom.
 type Told = (&'static str, AggregateUuid, VolumeId, QuotaKey);
 
-/// When what was told last, on the monotonic clock.
+/// See the module.
 #[derive(Default)]
-pub(crate) struct ToldQuotas(Mutex<BTreeMap<Told, u64>>);
+pub(crate) struct ToldQuotas {
+    /// When what was told last, on the monotonic clock.
+    told: Mutex<BTreeMap<Told, u64>>,
+    unnamed: Mutex<Vec<Unnamed>>,
+}
+
+/// The path of a tree's directory, once the engine has answered: none if it is gone.
+type Answered = Arc<Mutex<Option<Option<Vec<u8>>>>>;
+
+/// What is to be told of a tree whose path is asked for.
+struct Unnamed {
+    code: &'static str,
+    volume: String,
+    key: QuotaKey,
+    cause: String,
+    path: Answered,
+}
 
 impl ToldQuotas {
-    /// What happened in a volume since it was asked last.
-    pub fn happened(&self, now: u64, volume: &ServedVolume) -> Vec<Happening> {
+    /// What happened in volumes since they were asked last.
+    pub fn happened(
+        &self,
+        now: u64,
+        engine: &Arc<Engine>,
+        volumes: &[Arc<ServedVolume>],
+    ) -> Vec<Happening> {
+        let found = volumes.iter().flat_map(|volume| self.found(now, volume));
+        let mut happened = Vec::new();
+        for (code, volume, key, cause) in found {
+            match key.kind {
+                QuotaKind::Tree => self.ask(engine, (code, volume, key, cause)),
+                QuotaKind::User | QuotaKind::Group => {
+                    happened.push(happening(code, (&volume, key, None), cause));
+                }
+            }
+        }
+        happened.extend(self.named());
+        happened
+    }
+
+    fn ask(
+        &self,
+        engine: &Arc<Engine>,
+        (code, volume, key, cause): (&'static str, String, QuotaKey, String),
+    ) {
+        let path = Answered::default();
+        let answered = Arc::clone(&path);
+        let done = move |path: Result<Option<Vec<u8>>, EngineError>| {
+            *answered.lock() = Some(path.unwrap_or_default());
+        };
+        engine.path_of_tree(&volume, key.id, Box::new(done));
+        self.unnamed.lock().push(Unnamed { code, volume, key, cause, path });
+    }
+
+    /// What of trees can be told. The engine drops what it will not answer.
+    fn named(&self) -> Vec<Happening> {
+        let is_known =
+            |one: &mut Unnamed| Arc::strong_count(&one.path) == 1 || one.path.lock().is_some();
+        let mut unnamed = self.unnamed.lock();
+        let named = unnamed.extract_if(.., is_known).map(|one| {
+            let path = one.path.lock().take().flatten().map(|path| shown_path(&path));
+            happening(one.code, (&one.volume, one.key, path.as_deref()), one.cause)
+        });
+        named.collect()
+    }
+
+    /// What happened in a volume since it was asked last: code, volume, of whom, cause.
+    fn found(
+        &self,
+        now: u64,
+        volume: &ServedVolume,
+    ) -> Vec<(&'static str, String, QuotaKey, String)> {
         let ledger = volume.quota_ledger();
         if !ledger.is_counting() {
             return Vec::new();
@@ -44,13 +114,13 @@ impl ToldQuotas {
         for passed in ledger.take_passed() {
             if self.is_new(now, (PASSED, aggregate, number, passed.key)) {
                 let cause = passed_cause(&shown(&passed.limits), passed.used);
-                happened.push(happening(PASSED, (&name, passed.key), cause));
+                happened.push((PASSED, name.clone(), passed.key, cause));
             }
         }
         for refusal in ledger.take_refusals() {
             if self.is_new(now, (REFUSED, aggregate, number, refusal.key)) {
                 let cause = refused_cause(&shown(&refusal.limits), refusal.used, refusal.more);
-                happened.push(happening(REFUSED, (&name, refusal.key), cause));
+                happened.push((REFUSED, name.clone(), refusal.key, cause));
             }
         }
         happened
@@ -58,7 +128,7 @@ impl ToldQuotas {
 
     /// Whether it is to be told.
     fn is_new(&self, now: u64, what: Told) -> bool {
-        let mut told = self.0.lock();
+        let mut told = self.told.lock();
         told.retain(|_, at| now.saturating_sub(*at) < QUIET_NANOSECONDS);
         let is_new = !told.contains_key(&what) && told.len() < TOLD_MAX;
         if is_new {
@@ -68,8 +138,12 @@ impl ToldQuotas {
     }
 }
 
-fn happening(code: &str, (volume, key): (&str, QuotaKey), cause: String) -> Happening {
-    let title = quota_title(volume, shown_kind(key.kind), Some(key.id));
+fn happening(
+    code: &str,
+    (volume, key, path): (&str, QuotaKey, Option<&str>),
+    cause: String,
+) -> Happening {
+    let title = quota_title(volume, shown_kind(key.kind), Some(key.id), path);
     let next = format!("stroop quota report {}", shell_word(volume));
     Happening::new(EventSeverity::Warning, code, title, cause).next(next)
 }
@@ -111,7 +185,6 @@ fn refused_cause(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dblade::QuotaKind;
 
     #[test]
     fn the_same_is_told_once_an_hour() {
@@ -127,7 +200,7 @@ mod tests {
         for id in 0..5000 {
             told.is_new(QUIET_NANOSECONDS, of(PASSED, 1, id));
         }
-        assert!(told.0.lock().len() <= TOLD_MAX);
+        assert!(told.told.lock().len() <= TOLD_MAX);
     }
 
     #[test]

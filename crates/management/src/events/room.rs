@@ -182,7 +182,7 @@ impl Events {
         let served = self.node.engine.volumes();
         happened.extend(served.iter().filter_map(|volume| growth_of(volume)));
         happened.extend(served.iter().filter_map(|volume| autodeletion_of(volume)));
-        happened.extend(served.iter().flat_map(|volume| self.quotas.happened(now, volume)));
+        happened.extend(self.quotas.happened(now, &self.node.engine, &served));
         let failing = failing(&checks, &aggregates, &volumes);
         let is_away = |name: &str| {
             let mut named = aggregates.iter().filter(|one| one.name == name);

@@ -208,7 +208,7 @@ impl Volumes {
         let lost = newer.iter().map(|name| format!("snapshot {}", full_name(&volume.name(), name)));
         consequences.extend(lost);
         if volume.quota_ledger().is_counting() {
-            let limits = "limits of users and groups that were set since";
+            let limits = "limits of users, groups and trees that were set since";
             consequences.push(limits.to_owned());
         }
         let plan = plan_of(list.get(at..));

@@ -56,6 +56,8 @@ pub enum Status {
 #[derive(Clone, Debug)]
 enum Event {
     Operation(Operation),
+    /// The directory at this path became a quota tree.
+    Tree(Vec<u8>),
     /// A consistency point was completed.
     Barrier,
 }
@@ -163,6 +165,12 @@ impl Journal {
         self.records.push(Record { event, status, observation: None });
     }
 
+    /// Notes that the directory at a path became a quota tree, while nothing was under way.
+    pub fn tree(&mut self, path: Vec<u8>) {
+        let (event, status) = (Event::Tree(path), Status::Durable);
+        self.records.push(Record { event, status, observation: None });
+    }
+
     /// Notes that all that was answered so far lasts: a consistency point was completed that
     /// began after it.
     pub fn barrier(&mut self) {
@@ -177,6 +185,9 @@ impl Journal {
     /// consistency points and snapshots made durable stays so.
     pub fn forget_promises(&mut self) {
         for record in &mut self.records {
+            if matches!(record.event, Event::Tree(_)) {
+                record.status = Status::Applied;
+            }
             let Event::Operation(operation) = &record.event else { continue };
             if record.status == Status::Durable {
                 record.status = match operation {
@@ -216,7 +227,7 @@ impl Journal {
     fn mutations_in_flight(&self) -> Vec<usize> {
         let changes = |record: &Record| match &record.event {
             Event::Operation(operation) => operation.is_mutation(),
-            Event::Barrier => false,
+            Event::Tree(_) | Event::Barrier => false,
         };
         (0..self.records.len())
             .filter(|index| self.is_in_flight(*index) && changes(&self.records[*index]))
@@ -324,7 +335,7 @@ impl Search<'_> {
             let last = surviving.checked_sub(1).and_then(|last| order.get(last));
             let last = last.and_then(|index| match &self.journal.records[*index].event {
                 Event::Operation(operation) => Some(Box::new(operation.clone())),
-                Event::Barrier => None,
+                Event::Tree(_) | Event::Barrier => None,
             });
             self.nearest = Some(CrashViolation::State { nearest: surviving, last, differences });
         }
@@ -341,9 +352,13 @@ struct Replay {
 impl Replay {
     /// Runs one record; whether it may be answered as it was.
     fn apply(&mut self, record: &Record) -> bool {
-        let Event::Operation(operation) = &record.event else {
-            self.volatile.settle();
-            return true;
+        let operation = match &record.event {
+            Event::Operation(operation) => operation,
+            Event::Tree(path) => return self.model.make_tree(path).is_ok(),
+            Event::Barrier => {
+                self.volatile.settle();
+                return true;
+            }
         };
         let operation = match &record.observation {
             // The server had no room, and did nothing.

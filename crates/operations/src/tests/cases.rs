@@ -2,6 +2,7 @@
 
 use super::engine::{BLOCKS, State};
 use crate::data::CommitReply;
+use crate::quota_trees::MakeTree;
 use crate::{
     GetRoot, MakeNode, OperationStop, Reap, Reaped, RecordError, Scope, Scoped, apply, replay,
 };
@@ -456,6 +457,9 @@ fn busy() -> State {
     let call = calls::CreateUnnamed { directory: root, set: SetAttributes::default() };
     let unnamed = Scoped { scope: scope(&state), call };
     state.mutate(&unnamed).unwrap();
+    make_directory(&mut state, root, b"t");
+    let (path, now) = (vec![b"t".to_vec()], scope(&state).now);
+    state.mutate(&MakeTree { path, now }).unwrap();
     let kinds: std::collections::BTreeSet<u16> = state.log.iter().map(|record| record.0).collect();
     assert_eq!(kinds.len(), ondisk::operation::KINDS.len());
     state
@@ -499,9 +503,15 @@ fn records_that_do_not_fit_are_named() {
         assert!(matches!(long, Err(OperationStop::Record { .. })), "{kind}: {long:?}");
     }
     // The first is done already: the name is taken, the inode in use.
-    let (kind, body) = state.log[0].clone();
-    let twice = replay_one(&mut state, kind, &body);
-    assert!(matches!(twice, Err(OperationStop::Record { error: RecordError::Unfit { .. }, .. })));
+    let first = state.log[0].clone();
+    // So is the last: the directory is a tree.
+    let last = state.log[state.log.len() - 1].clone();
+    for (kind, body) in [first, last] {
+        let twice = replay_one(&mut state, kind, &body);
+        let is_unfit =
+            matches!(twice, Err(OperationStop::Record { error: RecordError::Unfit { .. }, .. }));
+        assert!(is_unfit, "{kind}: {twice:?}");
+    }
 }
 
 proptest! {

@@ -1,8 +1,9 @@
-//! Quotas of a life's volumes: an administrator changes limits while everything rests, and nobody
-//! comes to use more than he may.
+//! Quotas of a life's volumes: an administrator changes limits and makes trees while everything
+//! rests, and nobody comes to use more than he may.
 //!
-//! What owners use is compared with the inodes on the media (`inspect`). Here: usage stays below
-//! limits, operations are refused for a reason, and at rest nothing is promised.
+//! What owners use is compared with the inodes on the media (`inspect`), and the model knows which
+//! names a tree keeps apart. Here: usage stays below limits, operations are refused for a reason,
+//! and at rest nothing is promised.
 //!
 //! Invariants: a limit that was changed at rest holds for all that comes after. What an owner used
 //! then he may go on using.
@@ -11,9 +12,13 @@ use crate::machine::Machine;
 use crate::seed::choices::Choices;
 use crate::seed::finding::Finding;
 use crate::tenant::Tenant;
+use crate::tenant::subject::names_of;
 use dblade::{
     EngineError, Limits, Listed, QuotaChange, QuotaKey, QuotaKind, QuotaList, QuotaTarget,
+    TreeAnswer,
 };
+use file_service::{FileKind, FsError};
+use model_fs::image::ImageNode;
 use platform::completion::promise;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -46,14 +51,14 @@ impl Quotas {
     pub fn rest(
         &mut self,
         machine: &mut Machine<'_>,
-        tenants: &[Tenant],
+        tenants: &mut [Tenant],
         events: &mut Choices,
     ) -> Result<(), Finding> {
         if !machine.plan.quotas || machine.aggregate().is_none() {
             return Ok(());
         }
         self.used.retain(|name, _| tenants.iter().any(|tenant| tenant.name == *name));
-        for tenant in tenants.iter().filter(|tenant| !tenant.is_damaged) {
+        for tenant in tenants.iter_mut().filter(|tenant| !tenant.is_damaged) {
             let Some(served) = machine.engine.volume_named(&tenant.name) else { continue };
             let ledger = served.quota_ledger();
             if served.damage().is_some() || !ledger.is_counting() && !events.chance(60) {
@@ -66,8 +71,11 @@ impl Quotas {
                 return Err(Finding::Space(format!("{text} are promised to owners")));
             }
             self.look(machine, tenant)?;
+            if !self.is_over && events.chance(40) {
+                self.make_tree(machine, tenant, events)?;
+            }
             if !self.is_over && events.chance(60) {
-                self.change(machine, &tenant.name, events)?;
+                self.change(machine, &tenant.name, None, events)?;
             }
         }
         Ok(())
@@ -94,19 +102,79 @@ impl Quotas {
         Ok(())
     }
 
-    /// An administrator changes a limit, or begins to have some.
+    /// An administrator asks for a tree, whatever is at the path.
+    fn make_tree(
+        &mut self,
+        machine: &mut Machine<'_>,
+        tenant: &mut Tenant,
+        events: &mut Choices,
+    ) -> Result<(), Finding> {
+        let image = tenant.model.image(&mut || {}).unwrap_or_default();
+        let of = |node: &&ImageNode| node.kind == FileKind::Directory;
+        let empty = |path: &[u8]| {
+            let beneath = |other: &&Vec<u8>| other.len() > path.len() && other.starts_with(path);
+            image.nodes.keys().filter(beneath).all(|other| other.get(path.len()) != Some(&b'/'))
+        };
+        let directories = image.nodes.iter().filter(|(_, node)| of(node));
+        let paths: Vec<&Vec<u8>> = directories.map(|(path, _)| path).collect();
+        let may_be: Vec<&Vec<u8>> =
+            paths.iter().copied().filter(|path| !path.is_empty() && empty(path)).collect();
+        let path = match may_be.is_empty() || events.chance(20) {
+            true => events.pick(&paths),
+            false => events.pick(&may_be),
+        };
+        tenant.ask_tree(path);
+        let engine = &machine.engine;
+        let asked = promise(|done| engine.make_tree(&tenant.name, names_of(path), done));
+        let answer = machine.wait("a quota tree", &asked)?;
+        let shown = format!("{}: '/{}'", tenant.name, path.escape_ascii());
+        machine.trace.note(format!("{shown} is to be a tree: {answer:?}"));
+        let made = match answer {
+            Ok(TreeAnswer::Tree(tree)) => Some(QuotaKey { kind: QuotaKind::Tree, id: tree }),
+            Ok(_) => None,
+            Err(
+                EngineError::Files(FsError::NoSpace | FsError::OverQuota)
+                | EngineError::Aggregate(
+                    aggregate::AggregateError::Full | aggregate::AggregateError::VolumeFull,
+                ),
+            ) => {
+                tenant.forgo_tree();
+                machine.trace.meet("quotas: no room for a tree");
+                return Ok(());
+            }
+            Err(error) => return Err(machine.refused("a quota tree", &error.to_string())),
+        };
+        tenant.forgo_tree();
+        if made.is_some() != tenant.model.may_make_tree(path) {
+            return Err(Finding::Space(format!("{shown}: a tree is made: {made:?}")));
+        }
+        if made.is_some() && tenant.note_tree(path).is_ok() {
+            machine.trace.meet("quotas: trees");
+        }
+        match made.filter(|_| events.chance(70)) {
+            Some(_) => self.change(machine, &tenant.name, made, events),
+            None => Ok(()),
+        }
+    }
+
+    /// An administrator changes a limit, or begins to have some; `of` is whose, if that is decided.
     fn change(
         &mut self,
         machine: &mut Machine<'_>,
         name: &str,
+        of: Option<QuotaKey>,
         events: &mut Choices,
     ) -> Result<(), Finding> {
         let before = list(machine, name)?;
+        let of_tree = |one: &&dblade::Quota| one.key.kind == QuotaKind::Tree;
+        let trees: Vec<QuotaKey> =
+            before.quotas.iter().filter(of_tree).map(|one| one.key).collect();
         let key = match events.chance(60) {
+            _ if !trees.is_empty() && events.chance(40) => events.pick(&trees),
             true => QuotaKey { kind: QuotaKind::User, id: events.pick(&USERS) },
             false => QuotaKey { kind: QuotaKind::Group, id: events.pick(&GROUPS) },
         };
-        let is_others = events.chance(20);
+        let (key, is_others) = (of.unwrap_or(key), of.is_none() && events.chance(20));
         let found = before.quotas.iter().find(|quota| quota.key == key);
         let used = found.map_or((0, 0), |quota| (quota.used_blocks, quota.used_files));
         let mut limit = |used: u64, percent| match events.chance(percent) {

@@ -6,9 +6,9 @@
 use super::disks::DiskBook;
 use crate::machine::AGGREGATE;
 use admin_api::{
-    AggregateAdd, CloneCreate, CloneOf, Code, DiskReplace, ExportRule, Guarantee, Owner, RaidKind,
-    Reallocation, Request, SnapshotAutodelete, SnapshotPolicy, SnapshotRestore, TieringPolicy,
-    Time, VolumeCreate, VolumeRename, VolumeSet,
+    AggregateAdd, CloneCreate, CloneOf, Code, DiskReplace, ExportRule, Guarantee, Owner,
+    QuotaDelete, QuotaList, QuotaSet, RaidKind, Reallocation, Request, SnapshotAutodelete,
+    SnapshotPolicy, SnapshotRestore, TieringPolicy, Time, VolumeCreate, VolumeRename, VolumeSet,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -315,9 +315,14 @@ impl Expected {
                 let at = rules.iter().position(|rule| rule.client == wanted.client);
                 rules.remove(at.ok_or(Code::NotFound)?);
             }
-            Request::QuotaSet(wanted) => self.volume(&wanted.volume).map(drop)?,
-            Request::QuotaDelete(wanted) => self.volume(&wanted.volume).map(drop)?,
-            Request::QuotaList(wanted) => self.volume(&wanted.volume).map(drop)?,
+            Request::QuotaSet(QuotaSet { volume, path, .. })
+            | Request::QuotaDelete(QuotaDelete { volume, path, .. })
+            | Request::QuotaList(QuotaList { volume, only_tree: path, .. }) => {
+                self.volume(volume)?;
+                if path.is_some() {
+                    return Err(Code::NotFound);
+                }
+            }
             Request::SnapshotList(filter) | Request::ExportList(filter) => {
                 if let Some(name) = &filter.volume {
                     self.volume(name)?;

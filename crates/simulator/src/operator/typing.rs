@@ -400,21 +400,28 @@ impl Typist<'_> {
 
     fn of_quotas(&mut self) -> Request {
         let (volume, kind) = (self.volume(), self.choices.pick(&QuotaKind::ALL));
-        let id = self.choices.chance(80).then(|| self.choices.pick(&[0, 7, 8, 1000]));
+        // No such directory is there.
+        let path = self.choices.chance(20).then(|| "/projects".to_owned());
+        let kind = if path.is_some() { QuotaKind::Tree } else { kind };
+        let has_id = kind != QuotaKind::Tree && self.choices.chance(80);
+        let id = has_id.then(|| self.choices.pick(&[0, 7, 8, 1000]));
         match self.choices.below(10) {
             0..6 => Request::QuotaSet(QuotaSet {
                 volume,
                 kind,
                 id,
+                path,
                 soft_bytes: None,
                 hard_bytes: Some(self.choices.pick(&[0, 4096, 1 << 20])),
                 soft_files: self.choices.chance(30).then_some(3),
                 hard_files: self.choices.chance(30).then_some(0),
             }),
-            6..8 => Request::QuotaDelete(QuotaDelete { volume, kind, id }),
+            6..8 => Request::QuotaDelete(QuotaDelete { volume, kind, id, path }),
             _ => {
-                let only = self.choices.chance(50).then_some((kind, 7));
-                Request::QuotaList(QuotaList { volume, only, from: None })
+                let only =
+                    (kind != QuotaKind::Tree && self.choices.chance(50)).then_some((kind, 7));
+                let only_tree = path;
+                Request::QuotaList(QuotaList { volume, only, only_tree, from: None })
             }
         }
     }

@@ -84,8 +84,15 @@ pub fn lives_of(rule: Rule) -> Lives {
     // where much is written.
     let wide = matches!(rule, Rule::OldParityTrusted | Rule::SuccessorsPlaceTaken);
     let guarantees = matches!(rule, Rule::GuaranteeNotKept | Rule::GuaranteeForgotten);
-    let quotas =
-        matches!(rule, Rule::QuotaPassed | Rule::QuotaNotGivenBack | Rule::QuotaRefusedEarly);
+    let quotas = matches!(
+        rule,
+        Rule::QuotaPassed
+            | Rule::QuotaNotGivenBack
+            | Rule::QuotaRefusedEarly
+            | Rule::TreeNotInherited
+            | Rule::TreeLeft
+            | Rule::TreeLimitsKept
+    );
     let mix = match rule {
         // Only a new root of snapshots changes more of a superblock than one sector.
         Rule::SuperblockSlotKept => MixChoice::Snapshots,

@@ -24,6 +24,8 @@ pub struct Moment(u64);
 enum Event {
     /// With the moment of the answer.
     Answered(Box<(Operation, Observation)>, Moment),
+    /// The directory at this path became a quota tree, while nothing was under way.
+    Tree(Vec<u8>),
     /// A consistency point.
     Durable,
 }
@@ -61,6 +63,12 @@ impl History {
         self.events.insert(at, Event::Answered(Box::new((operation, seen)), now));
     }
 
+    /// The directory at a path has become a quota tree.
+    pub fn tree(&mut self, path: Vec<u8>) {
+        let now = self.now();
+        self.events.insert(now, Event::Tree(path));
+    }
+
     /// A consistency point that was asked for at `asked` has committed.
     pub fn durable(&mut self, asked: Moment) {
         self.events.insert(asked, Event::Durable);
@@ -82,6 +90,7 @@ impl History {
                     let (operation, seen) = *answered;
                     self.base.answered(operation, seen, self.is_logged);
                 }
+                Event::Tree(path) => self.base.tree(path),
                 Event::Durable => self.base.barrier(),
             }
         }
@@ -112,7 +121,7 @@ impl History {
         let stands: Vec<Moment> = events
             .iter()
             .map(|(at, event)| match event {
-                Event::Durable => *at,
+                Event::Durable | Event::Tree(_) => *at,
                 Event::Answered(of, answered)
                     if matches!(of.0, Operation::Write { .. } | Operation::Append { .. }) =>
                 {

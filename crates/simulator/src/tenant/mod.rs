@@ -23,7 +23,7 @@ use crate::seed::choices::Choices;
 use crate::seed::finding::Finding;
 pub use answers::settle;
 use dblade::EngineError;
-use file_service::{Durability, FileService};
+use file_service::{Durability, FileService, FsError};
 use footprint::Footprint;
 use history::{History, Moment};
 use model_fs::executor::Pending;
@@ -91,6 +91,8 @@ pub struct Tenant {
     /// How large it is at least; `None` if it may become smaller.
     pub size: Option<CommittedSize>,
     was_restored: bool,
+    /// The directory at this path is to become a quota tree, and nothing else is under way.
+    tree_asked: Option<Vec<u8>>,
     history: History,
     in_flight: Vec<InFlight>,
     answered: usize,
@@ -106,7 +108,8 @@ impl Tenant {
     ) -> Result<Self, Finding> {
         let model = Model::new(machine.service.limits(), root_mode);
         let model = Runner::model(model, plan.durability);
-        let subject = EngineSubject::new(machine.service.clone(), name.clone());
+        let (service, has_trees) = (machine.service.clone(), machine.plan.quotas);
+        let subject = EngineSubject::new(service, name.clone(), has_trees);
         let subject = Runner::new(subject, plan.durability, &mut || machine.drive());
         let subject = subject
             .map_err(|error| machine.refused(&format!("root of {name}"), &error.to_string()))?;
@@ -126,10 +129,32 @@ impl Tenant {
             refusals: Vec::new(),
             size: Some(CommittedSize::default()),
             was_restored: false,
+            tree_asked: None,
             history,
             in_flight: Vec::new(),
             answered: 0,
         })
+    }
+
+    /// The directory at a path is to become a quota tree.
+    pub fn ask_tree(&mut self, path: &[u8]) {
+        self.tree_asked = Some(path.to_vec());
+    }
+
+    /// What [`Self::ask_tree`] has said is answered: it was refused, or there was no room.
+    pub fn forgo_tree(&mut self) {
+        self.tree_asked = None;
+    }
+
+    /// The directory at a path has become a quota tree.
+    ///
+    /// # Errors
+    /// The model's, if it cannot be one there.
+    pub fn note_tree(&mut self, path: &[u8]) -> Result<(), FsError> {
+        self.tree_asked = None;
+        self.model.make_tree(path)?;
+        self.history.tree(path.to_vec());
+        Ok(())
     }
 
     /// It is a clone of a snapshot that has this image, and has the same.

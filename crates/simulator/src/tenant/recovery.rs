@@ -92,6 +92,14 @@ impl Tenant {
         }
         let found = self.capture(machine)?;
         machine.trace.note(format!("{}: found {} paths", self.name, found.nodes.len()));
+        if let Some(path) = self.tree_asked.take() {
+            // Nobody was told what became of it.
+            let is_made = found.nodes.get(&path).is_some_and(|node| node.is_tree == Some(true));
+            machine.trace.meet("crash: while a quota tree is made");
+            if is_made {
+                self.history.tree(path);
+            }
+        }
         let mut operations = Vec::new();
         let mut request = None;
         for one in in_flight {

@@ -5,7 +5,7 @@
 //! runner to find when it runs the operation.
 
 use aggregate::AggregateError;
-use dblade::{EngineError, Service};
+use dblade::{EngineError, Service, TreeAnswer};
 use file_service::{Caller, FileHandle, FileService, FsError, calls};
 use model_fs::answer::Answer;
 use model_fs::build::Translation;
@@ -17,14 +17,16 @@ use volume::SnapshotRequest;
 pub struct EngineSubject {
     service: Arc<Service>,
     volume: String,
+    /// Directories of it may be quota trees.
+    has_trees: bool,
     outcome: Option<Result<(), FsError>>,
 }
 
 impl EngineSubject {
     /// A volume.
     #[must_use]
-    pub const fn new(service: Arc<Service>, volume: String) -> Self {
-        Self { service, volume, outcome: None }
+    pub const fn new(service: Arc<Service>, volume: String, has_trees: bool) -> Self {
+        Self { service, volume, has_trees, outcome: None }
     }
 
     /// The engine was started anew.
@@ -54,6 +56,20 @@ impl Subject for EngineSubject {
         outcome.map(|()| Translation::Identity)
     }
 
+    fn is_tree(&self, path: &[u8], _: FileHandle, drive: &mut dyn FnMut()) -> Option<bool> {
+        if !self.has_trees {
+            return None;
+        }
+        let engine = &self.service.0;
+        let find = Answer::to(|done| {
+            let told = move |answer: Result<TreeAnswer, EngineError>| {
+                done(answer.map_err(|_| FsError::Io));
+            };
+            engine.find_tree(&self.volume, names_of(path), Box::new(told));
+        });
+        Some(matches!(find.wait(drive)?.ok()?, TreeAnswer::Tree(_)))
+    }
+
     fn snapshot_root(&self, snapshot: u8, drive: &mut dyn FnMut()) -> Option<FileHandle> {
         let service = &*self.service;
         let root = Answer::to(|done| {
@@ -71,6 +87,13 @@ impl Subject for EngineSubject {
         let snapshots = lookup(root.handle, b".snapshot")?;
         lookup(snapshots, snapshot_name(snapshot).as_bytes())
     }
+}
+
+/// The names in a path without a leading slash.
+#[must_use]
+pub fn names_of(path: &[u8]) -> Vec<Vec<u8>> {
+    let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+    names.map(<[u8]>::to_vec).collect()
 }
 
 /// The name of a snapshot of operations' small domain.

@@ -28,6 +28,32 @@ fn limits_are_set_listed_and_deleted() {
 }
 
 #[test]
+fn a_tree_is_named_by_its_path() {
+    let session = with_volume();
+    let set = session.ok("stroop quota set home --tree /projects/a --hard 10G");
+    assert!(set.contains("home: tree /projects/a may use 10GiB"), "{set}");
+    session.ok("stroop quota set home --each-tree --hard-files 1000");
+    let list = session.ok("stroop quota list home -o name");
+    assert_eq!(list, "each-tree\ntree:/projects/a\n");
+    let record = &session.json("stroop quota report home --tree /projects/a")["records"][0];
+    assert_eq!((&record["path"], &record["kind"]), (&"/projects/a".into(), &"tree".into()));
+    let deleted = session.ok("stroop quota delete home --tree /projects/a");
+    assert!(
+        deleted.contains("tree /projects/a has no limits of its own, and may use"),
+        "{deleted}"
+    );
+    let each = session.ok("stroop quota delete home --each-tree");
+    assert!(each.contains("home: each tree may use as much as there is"), "{each}");
+    for refused in [
+        "stroop quota set home --tree projects --hard 10G",
+        "stroop quota set home --tree / --hard 10G",
+        "stroop quota report home --tree /a --user 5",
+    ] {
+        assert!(Cli::try_parse_from(refused.split_whitespace()).is_err(), "{refused}");
+    }
+}
+
+#[test]
 fn limits_that_make_no_sense_are_refused() {
     let session = with_volume();
     let none = session.fails("stroop quota set home --user 5", 2);

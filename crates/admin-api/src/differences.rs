@@ -112,12 +112,15 @@ pub fn parse_path(shown: &str) -> Vec<Vec<u8>> {
 }
 
 fn unescaped(mut text: &[u8]) -> Vec<u8> {
-    let digits = |two: &[u8]| u8::from_str_radix(str::from_utf8(two).ok()?, 16).ok();
+    let digits = |two: &[u8]| {
+        let are_digits = two.iter().all(u8::is_ascii_hexdigit);
+        str::from_utf8(two).ok().filter(|_| are_digits).map(|two| u8::from_str_radix(two, 16))
+    };
     let mut bytes = Vec::with_capacity(text.len());
     while let Some((first, rest)) = text.split_first() {
         let escaped =
             rest.split_at_checked(3).filter(|(head, _)| *first == b'\\' && head[0] == b'x');
-        match escaped.and_then(|(head, rest)| Some((digits(&head[1..])?, rest))) {
+        match escaped.and_then(|(head, rest)| Some((digits(&head[1..])?.ok()?, rest))) {
             Some((byte, rest)) => {
                 bytes.push(byte);
                 text = rest;
@@ -150,6 +153,6 @@ mod tests {
         for path in [&b"a\xff\nb"[..], b"\\xff", b"a b\\", "\u{e9}".as_bytes()] {
             assert_eq!(parse_path(&shown_path(path)), [path]);
         }
-        assert_eq!(parse_path("/a//b\\x4/"), [&b"a"[..], b"b\\x4"]);
+        assert_eq!(parse_path("/a//b\\x4/\\x+4"), [&b"a"[..], b"b\\x4", b"\\x+4"]);
     }
 }

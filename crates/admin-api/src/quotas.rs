@@ -63,14 +63,16 @@ pub struct QuotaSet {
     pub volume: String,
     /// Users, groups or trees.
     pub kind: QuotaKind,
-    /// The number of the user or group. `null`, which must be written: each of the kind that has no
-    /// limits of its own, but for number 0; or a tree.
+    /// The number of the user or group. `null`, which must be written: each user or group that has
+    /// no limits of its own, but for number 0; or it is about trees.
     #[serde(deserialize_with = "Option::deserialize")]
     pub id: Option<u32>,
-    /// The path of a tree's directory. `null`: each tree that has no limits of its own.
-    #[serde(default)]
+    /// The path of a tree's directory, as [`QuotaInfo::path`] has it. `null`, which must be
+    /// written: it is about users or groups, or about each tree that has no limits of its own.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub path: Option<String>,
-    /// The limits to change: 0 for no limit. Sizes are rounded down to blocks of 4 KiB.
+    /// The limits to change: 0 for no limit. Sizes are rounded down to blocks of 4 KiB. With none
+    /// an empty directory becomes a tree, and has the limits of each tree.
     #[serde(default)]
     pub soft_bytes: Option<u64>,
     /// See [`QuotaLimits`].
@@ -97,7 +99,7 @@ pub struct QuotaDelete {
     #[serde(deserialize_with = "Option::deserialize")]
     pub id: Option<u32>,
     /// As in [`QuotaSet`].
-    #[serde(default)]
+    #[serde(deserialize_with = "Option::deserialize")]
     pub path: Option<String>,
 }
 
@@ -113,6 +115,9 @@ pub struct QuotaList {
     /// One tree, by the path of its directory.
     #[serde(default)]
     pub only_tree: Option<String>,
+    /// Only those that have limits of their own.
+    #[serde(default)]
+    pub own_only: bool,
     /// Where to go on: [`QuotaReport::next`] of the page before.
     #[serde(default)]
     pub from: Option<u64>,
@@ -125,10 +130,11 @@ pub struct QuotaInfo {
     pub volume: String,
     /// User, group or tree.
     pub kind: QuotaKind,
-    /// Its number, of a tree the inode of its directory; `None`: each that has no limits of its
-    /// own.
+    /// The number of the user or group, or the inode of the tree's directory; `None`: each that has
+    /// no limits of its own.
     pub id: Option<u32>,
-    /// The path of a tree's directory; `None` for others, and for one that is gone.
+    /// The path of a tree's directory in the volume; `None` for others, and for a directory that is
+    /// gone or cannot be found.
     pub path: Option<String>,
     /// Bytes that the data of its files takes; `None`: nobody counts them, or it is each.
     pub used_bytes: Option<u64>,
@@ -230,13 +236,25 @@ pub fn parse_tree_path(path: &str) -> Result<Vec<Vec<u8>>, String> {
     if names.is_empty() {
         return Err(format!("the root directory is no tree; {example}, or limit the whole volume"));
     }
-    match names.iter().any(|name| name == b"." || name == b"..") {
-        true => Err(format!("'{path}' has '.' or '..' in it; {example}")),
+    if names.iter().any(|name| name == b"." || name == b"..") {
+        return Err(format!("'{path}' has '.' or '..' in it; {example}"));
+    }
+    match names.iter().flatten().any(|byte| matches!(byte, b'/' | 0)) {
+        true => Err(format!("'{path}' has \\x2f or \\x00 in it, which no name can have")),
         false => Ok(names),
     }
 }
 
 impl QuotaSet {
+    /// Whether it gives any limit.
+    #[must_use]
+    pub const fn has_limits(&self) -> bool {
+        self.soft_bytes.is_some()
+            || self.hard_bytes.is_some()
+            || self.soft_files.is_some()
+            || self.hard_files.is_some()
+    }
+
     /// Makes the change in `limits`.
     pub fn change(&self, limits: &mut QuotaLimits) {
         limits.soft_bytes = self.soft_bytes.unwrap_or(limits.soft_bytes);
@@ -253,8 +271,8 @@ impl Validate for QuotaSet {
         let error = || AdminError::usage("cannot set quota", &title);
         check_owner("cannot set quota", &title, (self.kind, self.id, self.path.as_deref()))?;
         let bytes = [self.soft_bytes, self.hard_bytes];
-        let files = [self.soft_files, self.hard_files];
-        if bytes.iter().chain(&files).all(Option::is_none) {
+        // A tree may do with the limits of each.
+        if self.path.is_none() && !self.has_limits() {
             return Err(error()
                 .because("no limit is given")
                 .try_next("--hard 10G, --soft 8G, --hard-files 100000 or --soft-files 80000"));
@@ -397,9 +415,11 @@ mod tests {
     fn whose_limits_are_changed_is_always_said() {
         let read = |text: &str| serde_json::from_str::<QuotaSet>(text);
         let begin = r#"{"volume":"home","kind":"user","hard_bytes":8192"#;
-        assert!(read(&format!("{begin}}}")).is_err());
-        assert_eq!(read(&format!(r#"{begin},"id":null}}"#)).unwrap().id, None);
-        let last = read(&format!(r#"{begin},"id":4294967295}}"#)).unwrap();
+        for half in ["", r#","id":null"#, r#","path":null"#] {
+            assert!(read(&format!("{begin}{half}}}")).is_err());
+        }
+        assert_eq!(read(&format!(r#"{begin},"id":null,"path":null}}"#)).unwrap().id, None);
+        let last = read(&format!(r#"{begin},"id":4294967295,"path":null}}"#)).unwrap();
         assert!(last.validate().is_err());
     }
 
@@ -411,7 +431,12 @@ mod tests {
         };
         assert!(tree(None, Some("/a/b c")) && tree(None, None));
         assert!(!tree(Some(70), None) && !tree(None, Some("a")) && !tree(None, Some("/")));
-        assert!(!tree(None, Some("/a/../b")));
+        assert!(!tree(None, Some("/a/../b")) && !tree(None, Some("/a\\x2fb")));
+        let without =
+            QuotaSet { kind: QuotaKind::Tree, id: None, path: Some("/a".to_owned()), ..set(None) };
+        assert!(without.validate().is_ok());
+        let each = QuotaSet { path: None, ..without };
+        assert!(each.validate().is_err());
         let user = QuotaSet { path: Some("/a".to_owned()), ..set(Some(8192)) };
         assert!(user.validate().is_err());
         assert_eq!(parse_tree_path("//a/\\xffb/"), Ok(vec![b"a".to_vec(), b"\xffb".to_vec()]));

@@ -14,7 +14,8 @@ use crate::retiring::LogCopy;
 use crate::served::{ServedVolume, VolumeKind, while_wanted};
 use crate::summary::{AggregateSummary, SnapshotSummary, VolumeSummary};
 use crate::{
-    log_copies, log_places, names, offline, quotas, recovery_queue, retiring, service, trees,
+    log_copies, log_places, names, offline, quotas, recovery_queue, retiring, service, tree_paths,
+    trees,
 };
 use affinity::{Access, Outcome};
 use aggregate::{
@@ -407,9 +408,15 @@ impl Engine {
         trees::make(self, volume, path, done);
     }
 
-    /// The path of a quota tree's directory, without a leading slash; none if it is gone.
-    pub fn path_of_tree(self: &Arc<Self>, volume: &str, tree: u32, done: Done<Option<Vec<u8>>>) {
-        trees::path(self, volume, tree, done);
+    /// The paths of quota trees' directories, without a leading slash, in the order of the trees;
+    /// none of those that are gone, or are not found from the root directory.
+    pub fn paths_of_trees(
+        self: &Arc<Self>,
+        volume: &str,
+        trees: Vec<u32>,
+        done: Done<Vec<Option<Vec<u8>>>>,
+    ) {
+        tree_paths::find(self, volume, trees, done);
     }
 
     /// Replaces a volume's export rules.

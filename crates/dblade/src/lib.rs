@@ -53,6 +53,7 @@ mod spares;
 mod statistics;
 mod summary;
 mod tending;
+mod tree_paths;
 mod trees;
 mod unmaking;
 

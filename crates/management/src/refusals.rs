@@ -6,6 +6,7 @@
 use admin_api::{AdminError, Code};
 use aggregate::{AggregateError, EvacuationError};
 use dblade::EngineError;
+use file_service::FsError;
 use media::MediaError;
 use platform::DiskError;
 use raid::RaidError;
@@ -23,6 +24,7 @@ fn code_of(error: &EngineError) -> Code {
     match error {
         EngineError::NotFound { .. } => Code::NotFound,
         EngineError::Exists { .. } | EngineError::Conflict(_) => Code::Conflict,
+        EngineError::Files(FsError::NoSpace | FsError::OverQuota) => Code::Conflict,
         EngineError::Aggregate(AggregateError::Raid(error)) => code_of_raid(error),
         EngineError::Aggregate(AggregateError::Evacuation(EvacuationError::NoGroup { .. })) => {
             Code::NotFound

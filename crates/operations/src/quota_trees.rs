@@ -13,23 +13,26 @@
 use crate::file::File;
 use crate::mutation::{prefix, reference};
 use crate::view::View;
-use crate::{Executed, Files, Mutation, OperationStop, Outcome, Query, Record};
+use crate::{Executed, Files, Mutation, Outcome, Query, Record};
 use crate::{directory_file, holder};
 use cowfs::directory::{self, Member};
+use cowfs::inode::InodeAttributes;
 use cowfs::pointer::Pointer;
 use cowfs::quotas::QuotaRoom;
 use cowfs::transaction::Transaction;
+use file_service::FileHandle;
 use file_service::rules::entries::check_tree;
-use file_service::{FileHandle, FsError};
 use ondisk::inode::{KIND_DIRECTORY, tree_around};
 use ondisk::operation::{KIND_MAKE_TREE, TreeRecord};
 use ondisk::quota::{QuotaKey, QuotaKind};
 use ondisk::root::metafile;
 use platform::mutation::{self, Rule};
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use units::{InodeNumber, Timestamp};
 
-/// Entries of a directory that one [`NameOf`] looks at.
+/// Entries of a directory that one [`NamesIn`] looks at.
 const SCANNED_ENTRIES_MAX: usize = 10_000;
 
 /// What is at a path.
@@ -43,7 +46,7 @@ pub enum TreeAnswer {
     NotFound,
     /// Something else than a directory is there, or on the way to it.
     NotDirectory,
-    /// The root directory, which is none.
+    /// The root directory, which cannot be a tree.
     Root,
     /// A directory with entries: files that are there would not count.
     NotEmpty,
@@ -179,55 +182,98 @@ impl Query for TreeRoom {
     }
 }
 
-/// Asks for the name of a directory in the one above it.
-#[derive(Clone, Copy, Debug)]
-pub struct NameOf {
+/// What is above a directory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Above {
+    /// It is the root directory.
+    Nothing,
+    /// This directory.
+    Directory(InodeNumber),
+    /// The directory is not there, or cannot be read.
+    Unknown,
+}
+
+/// Asks what is above directories; the answers are in the order of the directories.
+#[derive(Clone, Debug)]
+pub struct AboveOf {
+    /// The directories, at most a few hundred.
+    pub directories: Vec<InodeNumber>,
+}
+
+impl Query for AboveOf {
+    type Reply = Vec<Above>;
+
+    fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<Vec<Above>> {
+        let above = |inode: &InodeNumber| {
+            if inode.get() == metafile::ROOT_DIRECTORY {
+                return Ok(Above::Nothing);
+            }
+            if !is_directory(files, *inode)? {
+                return Ok(Above::Unknown);
+            }
+            let above = directory_file::with(files.transaction, *inode, |at| directory::parent(at));
+            unless_damaged(above.map(|above| Above::Directory(above.inode)), Above::Unknown)
+        };
+        self.directories.iter().map(above).collect()
+    }
+}
+
+/// Asks for the names that a directory has of others, one stretch of its entries at a time.
+#[derive(Clone, Debug)]
+pub struct NamesIn {
     /// The directory.
-    pub inode: InodeNumber,
+    pub directory: InodeNumber,
+    /// The others.
+    pub wanted: Arc<BTreeSet<InodeNumber>>,
     /// Entries up to this cookie were looked at.
     pub after_cookie: u64,
 }
 
-/// What [`NameOf`] comes to.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum NameStep {
-    /// It is the root directory.
-    Root,
-    /// Its name, and the directory above it.
-    Named(Vec<u8>, InodeNumber),
-    /// It is not among the entries up to this cookie.
-    Further(u64),
-    /// It is not there.
-    Gone,
+/// What [`NamesIn`] has found.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct FoundNames {
+    /// The names, by what they lead to.
+    pub names: Vec<(InodeNumber, Vec<u8>)>,
+    /// The cookie after which to go on; none at the end.
+    pub next: Option<u64>,
 }
 
-impl Query for NameOf {
-    type Reply = NameStep;
+impl Query for NamesIn {
+    type Reply = FoundNames;
 
-    fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<NameStep> {
-        if self.inode.get() == metafile::ROOT_DIRECTORY {
-            return Ok(NameStep::Root);
+    fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<FoundNames> {
+        if !is_directory(files, self.directory)? {
+            return Ok(FoundNames::default());
         }
-        let state = files.transaction.attributes(self.inode)?;
-        let is_there = |kind, links| kind == KIND_DIRECTORY && links > 0;
-        if state.is_none_or(|state| !is_there(state.kind, state.links)) {
-            return Ok(NameStep::Gone);
-        }
-        let above =
-            directory_file::with(files.transaction, self.inode, |at| directory::parent(at))?;
-        let (mut left, mut step) = (SCANNED_ENTRIES_MAX, None);
-        let end = directory_file::with(files.transaction, above.inode, |blocks| {
+        let (mut left, mut found) = (SCANNED_ENTRIES_MAX, FoundNames::default());
+        let scanned = directory_file::with(files.transaction, self.directory, |blocks| {
             directory::scan(blocks, self.after_cookie, |cookie, name, entry| {
-                if entry.member.inode == self.inode {
-                    step = Some(NameStep::Named(name.to_vec(), above.inode));
-                } else if left == 0 {
-                    step = Some(NameStep::Further(cookie));
+                if self.wanted.contains(&entry.member.inode) {
+                    found.names.push((entry.member.inode, name.to_vec()));
                 }
-                left = left.saturating_sub(1);
-                if step.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                left -= 1;
+                if left == 0 {
+                    found.next = Some(cookie);
+                    return ControlFlow::Break(());
+                }
+                ControlFlow::Continue(())
             })
-        })?;
-        let missing = Err(OperationStop::Dangling { inode: self.inode });
-        step.map_or(if end { missing } else { Err(FsError::Io.into()) }, Ok)
+        });
+        unless_damaged(scanned.map(drop), ())?;
+        Ok(found)
+    }
+}
+
+fn is_directory<P: Pointer>(files: &mut Files<'_, '_, P>, inode: InodeNumber) -> Outcome<bool> {
+    let state = files.transaction.attributes(inode);
+    let is_one = |state: InodeAttributes| state.kind == KIND_DIRECTORY && state.links > 0;
+    unless_damaged(state.map(|state| state.is_some_and(is_one)).map_err(Into::into), false)
+}
+
+/// Passes on what is to be waited for. A directory that cannot be read costs the paths through it.
+fn unless_damaged<T>(outcome: Outcome<T>, instead: T) -> Outcome<T> {
+    match outcome {
+        Err(stop) if stop.wait().is_none() => Ok(instead),
+        outcome => outcome,
     }
 }

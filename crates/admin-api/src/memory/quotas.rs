@@ -1,6 +1,7 @@
 //! Quotas. In memory nothing is used.
 
 use super::volumes::Volumes;
+use crate::differences::{parse_path, shown_path};
 use crate::error::AdminError;
 use crate::quotas::{
     QuotaDelete, QuotaInfo, QuotaKind, QuotaLimits, QuotaList, QuotaReport, QuotaSet, QuotaState,
@@ -37,6 +38,11 @@ fn info(limits: &Limits, volume: &str, owner: &Owner) -> QuotaInfo {
     }
 }
 
+/// A path as it is shown.
+fn normal(path: &str) -> String {
+    shown_path(&parse_path(path).join(&b'/'))
+}
+
 fn is_on(limits: &Limits, volume: &str) -> bool {
     limits.keys().any(|(name, _)| name == volume)
 }
@@ -47,12 +53,15 @@ pub(super) fn set(
 ) -> Result<QuotaInfo, AdminError> {
     let QuotaSet { volume, kind, id, path, .. } = request;
     check(volumes, "cannot set quota", volume)?;
-    let owner = (*kind, *id, path.clone());
+    let owner = (*kind, *id, path.as_deref().map(normal));
     let key = (volume.clone(), owner.clone());
     let mut new = limits.get(&key).copied().unwrap_or_default();
     request.change(&mut new);
     check_limits(&quota_title(volume, *kind, *id, path.as_deref()), &new)?;
-    limits.insert(key, new);
+    // A tree without limits of its own is no more than its directory.
+    if request.has_limits() {
+        limits.insert(key, new);
+    }
     Ok(info(limits, volume, &owner))
 }
 
@@ -62,7 +71,7 @@ pub(super) fn delete(
 ) -> Result<QuotaInfo, AdminError> {
     let QuotaDelete { volume, kind, id, path } = request;
     check(volumes, "cannot delete quota", volume)?;
-    let owner = (*kind, *id, path.clone());
+    let owner = (*kind, *id, path.as_deref().map(normal));
     limits.remove(&(volume.clone(), owner.clone()));
     Ok(info(limits, volume, &owner))
 }
@@ -74,7 +83,7 @@ pub(super) fn list(
     let volume = &request.volume;
     check(volumes, "cannot list quotas of", volume)?;
     let mut owners: Vec<Owner> = match (request.only, &request.only_tree) {
-        (_, Some(path)) => vec![(QuotaKind::Tree, None, Some(path.clone()))],
+        (_, Some(path)) => vec![(QuotaKind::Tree, None, Some(normal(path)))],
         (Some((kind, id)), None) => vec![(kind, Some(id), None)],
         (None, None) => {
             let of_volume = limits.keys().filter(|(name, _)| name == volume);

@@ -3,26 +3,18 @@
 
 use super::plan::{BigBench, Report};
 use super::rig::{NAME, Numbers, Rig, largest, median};
+use super::sparse_volume::{DEPTH, SIZES, SparseVolume, VOLUME_SHARE};
 use crate::node::{BenchError, wait};
 use dblade::CloneRequest;
-use file_service::{Stability, calls};
+use file_service::calls;
 use units::BLOCK_SIZE_U64;
 use volume::SnapshotRequest;
 
-const DEPTH: usize = 32;
-/// The largest file here: the engine takes none of 100 TiB.
-const FILE_BYTES_MAX: u64 = 4 << 40;
-/// A volume is so much larger than its files: room for what the snapshots hold, and for its maps.
-const VOLUME_SHARE: u64 = 2;
-/// Blocks of the files that are written before the first snapshot.
-const FIRST_WRITES: u64 = 20_000;
-/// Writes between two snapshots.
-const WRITES: u64 = 20;
 /// Clones that are timed.
 const ROUNDS: usize = 9;
 
 pub(super) fn run(bench: &BigBench, report: Report<'_>) -> Result<(), BenchError> {
-    for (name, bytes) in [("1 GiB", 1 << 30), ("100 GiB", 100 << 30), ("100 TiB", 100 << 40)] {
+    for (name, bytes) in SIZES {
         let mut shape = bench.shape(true, 24 << 30);
         shape.volume_bytes = bytes * VOLUME_SHARE;
         of_size(&Rig::new(shape)?, (name, bytes), bench.snapshots, report)?;
@@ -36,35 +28,17 @@ fn of_size(
     snapshots: u64,
     report: Report<'_>,
 ) -> Result<(), BenchError> {
-    let (root, count) = (rig.root(NAME)?, bytes.div_ceil(FILE_BYTES_MAX));
-    let file_bytes = bytes / count;
-    let mut files = Vec::new();
-    for number in 0..count {
-        let file = rig.file(root, &format!("data{number}"))?;
-        rig.set_size(file, file_bytes)?;
-        files.push(file);
-    }
-    let mut numbers = Numbers(5);
-    let mut write = |at: u64, count: u64| {
-        let (file, load) = (files[at as usize % files.len()], (DEPTH, count));
-        rig.write_at_random((file, file_bytes), load, Stability::Unstable, &mut numbers)
-    };
-    for at in 0..count {
-        write(at, FIRST_WRITES / count)?;
-    }
+    let mut volume = SparseVolume::new(rig, bytes)?;
     let before = clones(rig, "few")?;
     report(&format!("clone of {name}, 1 snapshot"), before);
     // One is there, and the clones make one more.
-    for number in 2..snapshots {
-        write(number, WRITES)?;
-        rig.snapshot(SnapshotRequest::Create(format!("snapshot-{number:04}")))?;
-    }
+    volume.snapshots(2..snapshots)?;
     let after = clones(rig, "many")?;
     report(&format!("clone of {name}, {snapshots} snapshots"), after);
     let file = rig.file(rig.root("many-0")?, "data0")?;
-    let mut numbers = Numbers(5);
+    let (mut numbers, file_bytes) = (Numbers(5), volume.file_bytes);
     // In the order in which they were written: no hole is read.
-    let outcome = rig.load("read", DEPTH, 0..FIRST_WRITES / count, |_| {
+    let outcome = rig.load("read", DEPTH, 0..volume.first_writes(), |_| {
         let offset = numbers.next(file_bytes / BLOCK_SIZE_U64) * BLOCK_SIZE_U64;
         calls::Read { file, offset, count: BLOCK_SIZE_U64 as u32 }
     })?;

@@ -12,9 +12,11 @@ mod directory;
 mod inodes;
 mod plan;
 mod reclaim;
+mod restores;
 mod rig;
 mod snapshots;
 mod sparse;
+mod sparse_volume;
 
 use crate::node::BenchError;
 pub use plan::BigBench;
@@ -43,12 +45,21 @@ pub enum BigLoad {
     Snapshots,
     /// Clones of volumes with very much in them and very many snapshots.
     Clones,
+    /// Restores of such volumes.
+    Restores,
 }
 
 impl BigLoad {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Directory, Self::Inodes, Self::Sparse, Self::Reclaim, Self::Snapshots, Self::Clones];
+    pub const ALL: [Self; 7] = [
+        Self::Directory,
+        Self::Inodes,
+        Self::Sparse,
+        Self::Reclaim,
+        Self::Snapshots,
+        Self::Clones,
+        Self::Restores,
+    ];
 
     /// What it is called on the command line.
     #[must_use]
@@ -60,6 +71,7 @@ impl BigLoad {
             Self::Reclaim => "reclaim",
             Self::Snapshots => "snapshots",
             Self::Clones => "clones",
+            Self::Restores => "restores",
         }
     }
 }
@@ -83,5 +95,6 @@ pub fn big(
         BigLoad::Reclaim => reclaim::run(bench, &mut report),
         BigLoad::Snapshots => snapshots::run(bench, &mut report),
         BigLoad::Clones => clones::run(bench, &mut report),
+        BigLoad::Restores => restores::run(bench, &mut report),
     }
 }

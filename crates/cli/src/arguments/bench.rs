@@ -38,7 +38,7 @@ pub enum BenchCommand {
     /// How long a node takes until it serves again: killed with a full log half, and stopped
     Start(BenchStartArguments),
     /// What must not slow down with size: files, inodes, sparse files, freed space, snapshots,
-    /// clones
+    /// clones, restores
     Big(BenchBigArguments),
     /// The same loads on others' servers, in turns with ours
     #[command(subcommand)]
@@ -346,7 +346,8 @@ pub struct BenchFlexvolArguments {
 /// `stroop bench big`.
 #[derive(Args, Clone, Debug)]
 pub struct BenchBigArguments {
-    /// Only these loads: directory, inodes, sparse, reclaim, snapshots, clones
+    /// Only these loads: directory, inodes, sparse, reclaim, snapshots, clones,
+    /// restores
     #[arg(value_name = "LOAD")]
     pub loads: Vec<String>,
     /// Where to make sparse disks; they are removed at the end

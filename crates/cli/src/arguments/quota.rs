@@ -13,7 +13,8 @@ pub struct QuotaOwner {
     /// A group, by name or number
     #[arg(long, value_name = "GROUP")]
     pub group: Option<String>,
-    /// A directory with all that is beneath it, by its path in the volume: /projects
+    /// A directory with all that is beneath it, by its path in the volume, as `quota report` shows
+    /// it: /projects
     #[arg(long, value_name = "PATH", value_parser = tree_path)]
     pub tree: Option<String>,
     /// Each user that has no limits of its own, but for user 0
@@ -41,9 +42,10 @@ pub enum QuotaCommand {
     /// limit is refused (EDQUOT). An event tells who passes a soft limit. Sizes are rounded down to
     /// blocks of 4 KiB.
     ///
-    /// An empty directory becomes a tree with its first limits. Files of a tree stay in it: to
-    /// rename or link one elsewhere is refused as between two file systems (EXDEV), and mv copies.
-    /// The directory itself may be renamed, but not into another tree.
+    /// With --tree an empty directory becomes a tree; without a limit it has those of --each-tree.
+    /// Files of a tree stay in it: to rename or link one elsewhere is refused as between two file
+    /// systems (EXDEV), and mv copies. The directory itself may be renamed, but not into another
+    /// tree.
     Set {
         /// The volume
         volume: String,

@@ -42,7 +42,7 @@ pub(super) fn run(command: &QuotaCommand, node: &dyn Administration) -> Result<O
             changed(&quota, line, &accounts)
         }
         QuotaCommand::List { volume } => {
-            let report = all(node, &list(volume))?;
+            let report = all(node, &QuotaList { own_only: true, ..list(volume) })?;
             let mut quotas = report.others.clone();
             quotas.extend(report.quotas.iter().cloned());
             quotas.retain(|one| one.own);
@@ -64,7 +64,8 @@ pub(super) fn run(command: &QuotaCommand, node: &dyn Administration) -> Result<O
 }
 
 fn list(volume: &str) -> QuotaList {
-    QuotaList { volume: volume.to_owned(), only: None, only_tree: None, from: None }
+    let volume = volume.to_owned();
+    QuotaList { volume, only: None, only_tree: None, own_only: false, from: None }
 }
 
 fn key(owner: &QuotaOwner, accounts: &Accounts) -> Result<(QuotaKind, Option<u32>), AdminError> {
@@ -193,7 +194,7 @@ fn name(quota: &QuotaInfo, accounts: &Accounts) -> String {
     match (found, quota.id.unwrap_or_default()) {
         (Some(found), _) => found,
         // Its directory is gone.
-        (None, id) if quota.kind == QuotaKind::Tree => format!("inode {id}"),
+        (None, id) if quota.kind == QuotaKind::Tree => format!("inode-{id}"),
         (None, id) => id.to_string(),
     }
 }

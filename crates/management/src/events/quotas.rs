@@ -1,8 +1,8 @@
 //! The events of users, groups and trees that came to a limit.
 //!
 //! An owner at a hard limit may try again and again, and one near a soft limit may pass it again
-//! and again: an hour passes before the same is told anew. The engine is asked for the path of a
-//! tree; what is to be told of the tree is told once it has answered.
+//! and again: an hour passes before the same is told anew. An event of a tree waits until the
+//! engine has answered with the path of the tree's directory.
 //!
 //! Invariants: what was told is remembered of few owners. Where more come to limits within an hour,
 //! nothing is told of the others.
@@ -37,7 +37,7 @@ pub(crate) struct ToldQuotas {
     unnamed: Mutex<Vec<Unnamed>>,
 }
 
-/// The path of a tree's directory, once the engine has answered: none if it is gone.
+/// The path of a tree's directory, once the engine has answered; none if it was not found.
 type Answered = Arc<Mutex<Option<Option<Vec<u8>>>>>;
 
 /// What is to be told of a tree whose path is asked for.
@@ -78,10 +78,10 @@ impl ToldQuotas {
     ) {
         let path = Answered::default();
         let answered = Arc::clone(&path);
-        let done = move |path: Result<Option<Vec<u8>>, EngineError>| {
-            *answered.lock() = Some(path.unwrap_or_default());
+        let done = move |paths: Result<Vec<Option<Vec<u8>>>, EngineError>| {
+            *answered.lock() = Some(paths.unwrap_or_default().pop().flatten());
         };
-        engine.path_of_tree(&volume, key.id, Box::new(done));
+        engine.paths_of_trees(&volume, vec![key.id], Box::new(done));
         self.unnamed.lock().push(Unnamed { code, volume, key, cause, path });
     }
 

@@ -16,6 +16,7 @@ mod naming;
 mod offline;
 mod origins;
 mod policies;
+mod quota_trees;
 pub(crate) mod quotas;
 mod recovery_queue;
 mod room;

@@ -7,14 +7,14 @@
 //! none holds yet, and its state says so. A restore brings back the limits of the snapshot. Limits
 //! are whole blocks.
 
+use crate::volumes::quota_trees::{self, Place, Whose};
 use crate::volumes::room::Volumes;
-use admin_api::differences::{parse_path, shown_path};
 use admin_api::quotas::{check_limits, quota_title};
 use admin_api::{
     AdminError, Code, QuotaDelete, QuotaInfo, QuotaKind, QuotaLimits, QuotaList, QuotaReport,
     QuotaSet, QuotaState,
 };
-use dblade::{Limits, Listed, QuotaChange, QuotaKey, QuotaTarget, TreeAnswer};
+use dblade::{Limits, Listed, QuotaChange, QuotaKey, QuotaTarget};
 use std::sync::Arc;
 use units::{BLOCK_SIZE_U64, Fbn, shell_word};
 
@@ -27,122 +27,53 @@ const SLOTS: u64 = ondisk::quota::QUOTAS_PER_BLOCK as u64;
 pub(crate) fn set(volumes: &Volumes, wanted: &QuotaSet) -> Result<QuotaInfo, AdminError> {
     let _turn = volumes.node.turn();
     check_damage(volumes, SET, &wanted.volume)?;
-    let owner = Owner { kind: wanted.kind, id: wanted.id, path: wanted.path.as_deref() };
-    let there = match owner.path {
-        Some(path) => number_of(volumes, SET, &wanted.volume, path, Look::Find)?,
-        None => owner.id,
-    };
-    let mut found = match there {
-        None if owner.path.is_some() => new_tree(volumes, SET, &wanted.volume)?,
-        id => one(volumes, SET, &wanted.volume, (owner.kind, id))?,
-    };
-    let mut limits = if found.own { found.limits } else { QuotaLimits::default() };
-    wanted.change(&mut limits);
-    let title = quota_title(&found.volume, owner.kind, owner.id, owner.path);
-    check_limits(&title, &limits)?;
-    if let Some(path) = owner.path {
-        found.id = number_of(volumes, SET, &wanted.volume, path, Look::Make)?;
-        found.path = owner.path.map(|path| shown_path(&parse_path(path).join(&b'/')));
+    if let Some(path) = &wanted.path {
+        return set_tree(volumes, wanted, path);
     }
+    let found = one(volumes, SET, &wanted.volume, Whose::of(wanted.kind, wanted.id))?;
+    let limits = changed(wanted, &found)?;
     change(volumes, SET, &found, Some(limits))
 }
 
-/// Who is asked for.
-#[derive(Clone, Copy)]
-struct Owner<'o> {
-    kind: QuotaKind,
-    id: Option<u32>,
-    path: Option<&'o str>,
+/// The limits as they are to be.
+fn changed(wanted: &QuotaSet, found: &QuotaInfo) -> Result<QuotaLimits, AdminError> {
+    let mut limits = if found.own { found.limits } else { QuotaLimits::default() };
+    wanted.change(&mut limits);
+    check_limits(&title_of(found), &limits)?;
+    Ok(limits)
 }
 
-/// What is done about a path.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Look {
-    /// A directory that is no tree may be there.
-    Find,
-    /// There is a tree.
-    Need,
-    /// A directory that is no tree becomes one.
-    Make,
-}
-
-/// The number of the tree at a path; none if it may become one.
-fn number_of(
-    volumes: &Volumes,
-    message: &str,
-    volume: &str,
-    path: &str,
-    look: Look,
-) -> Result<Option<u32>, AdminError> {
-    let name = volumes.find(message, volume)?.name();
-    let title = quota_title(&name, QuotaKind::Tree, None, Some(path));
-    let names = parse_path(path);
-    let engine = &volumes.node.engine;
-    let answer = volumes.node.waits.request(message, &title, |done| match look {
-        Look::Make => engine.make_tree(&name, names, done),
-        Look::Find | Look::Need => engine.find_tree(&name, names, done),
-    })?;
-    let cause = match answer {
-        TreeAnswer::Tree(tree) => return Ok(Some(tree)),
-        TreeAnswer::Directory | TreeAnswer::NotEmpty if look == Look::Need => {
-            let error = AdminError::new(Code::NotFound, message, title);
-            let list = format!("stroop quota list {}", shell_word(&name));
-            return Err(error.because("this directory is no quota tree").try_next(list));
-        }
-        TreeAnswer::Directory => return Ok(None),
-        TreeAnswer::NotFound => {
-            let error = AdminError::new(Code::NotFound, message, title);
-            return Err(error.because("there is no such directory in the volume"));
-        }
-        TreeAnswer::NotDirectory => {
-            "it is no directory, or something on the way to it is none".to_owned()
-        }
-        TreeAnswer::Root => "the root directory is no quota tree".to_owned(),
-        TreeAnswer::NotEmpty => {
-            "the directory is not empty, and what is in it would not count".to_owned()
-        }
-        TreeAnswer::Within(tree) => {
-            let of = path_of(volumes, message, &name, tree)?;
-            let of = of.unwrap_or_else(|| format!("with inode {tree}"));
-            format!("the directory lies in the quota tree {of}, and no tree lies in another")
-        }
-    };
-    let error = AdminError::new(Code::Conflict, message, title).because(cause);
-    Err(match answer {
-        TreeAnswer::NotEmpty => error.try_next(
-            "make a directory, set its quota, move the files into it, and rename it to this one",
-        ),
-        _ => error,
+fn set_tree(volumes: &Volumes, wanted: &QuotaSet, path: &str) -> Result<QuotaInfo, AdminError> {
+    let at = Place { volume: &volumes.find(SET, &wanted.volume)?.name(), path };
+    let before = quota_trees::find(volumes, SET, at)?;
+    let whose = Whose { path: Some(quota_trees::normal(path)), ..Whose::of(wanted.kind, before) };
+    let mut found = one(volumes, SET, at.volume, whose)?;
+    found.own &= before.is_some();
+    let limits = changed(wanted, &found)?;
+    let tree = quota_trees::make(volumes, SET, at)?;
+    if before.is_some_and(|before| before != tree) {
+        let error = AdminError::new(Code::Conflict, SET, title_of(&found));
+        return Err(error.because("another directory came to this path meanwhile"));
+    }
+    found.id = Some(tree);
+    if !wanted.has_limits() {
+        let whose = Whose { path: found.path, ..Whose::of(QuotaKind::Tree, found.id) };
+        return one(volumes, SET, at.volume, whose);
+    }
+    change(volumes, SET, &found, Some(limits)).map_err(|error| match before {
+        Some(_) => error,
+        None => error.because("the directory is a quota tree now, and has no limits of its own"),
     })
-}
-
-/// The path of a tree's directory; none if it is gone.
-fn path_of(
-    volumes: &Volumes,
-    message: &str,
-    volume: &str,
-    tree: u32,
-) -> Result<Option<String>, AdminError> {
-    let path = volumes.node.waits.request(message, volume, |done| {
-        volumes.node.engine.path_of_tree(volume, tree, done);
-    })?;
-    Ok(path.map(|path| shown_path(&path)))
-}
-
-/// A tree that is not there yet, with the limits of those that have none of their own.
-fn new_tree(volumes: &Volumes, message: &str, volume: &str) -> Result<QuotaInfo, AdminError> {
-    let each = one(volumes, message, volume, (QuotaKind::Tree, None))?;
-    Ok(QuotaInfo { own: false, ..each })
 }
 
 pub(crate) fn delete(volumes: &Volumes, wanted: &QuotaDelete) -> Result<QuotaInfo, AdminError> {
     let _turn = volumes.node.turn();
     check_damage(volumes, DELETE, &wanted.volume)?;
-    let id = match wanted.path.as_deref() {
-        Some(path) => number_of(volumes, DELETE, &wanted.volume, path, Look::Need)?,
-        None => wanted.id,
+    let whose = match &wanted.path {
+        Some(path) => quota_trees::need(volumes, DELETE, (&wanted.volume, path))?,
+        None => Whose::of(wanted.kind, wanted.id),
     };
-    let found = one(volumes, DELETE, &wanted.volume, (wanted.kind, id))?;
+    let found = one(volumes, DELETE, &wanted.volume, whose)?;
     if !found.own {
         // A volume that counts nothing does not begin to.
         return Ok(found);
@@ -158,7 +89,7 @@ fn change(
 ) -> Result<QuotaInfo, AdminError> {
     let QuotaInfo { volume, kind, id, path, .. } = before;
     let (kind, id) = (*kind, *id);
-    let title = quota_title(volume, kind, id, path.as_deref());
+    let title = title_of(before);
     let target = match id {
         Some(id) => QuotaTarget::One(QuotaKey { kind: stored_kind(kind), id }),
         None => QuotaTarget::Others(stored_kind(kind)),
@@ -168,13 +99,24 @@ fn change(
         volumes.node.engine.set_quotas(volume, changes, done);
     })?;
     tracing::info!(volume, quota = title, ?limits, "limits of a quota changed");
+    let whose = Whose { path: path.clone(), ..Whose::of(kind, id) };
     // It is done, whether it can be looked at or not.
-    Ok(one(volumes, message, volume, (kind, id)).unwrap_or_else(|_| {
+    let now = one(volumes, message, volume, whose).unwrap_or_else(|_| {
         let limits = limits.map(|limits| shown(&stored(&limits)));
         let own = limits.is_some();
         let limits = limits.unwrap_or_default();
         QuotaInfo { limits, own, state: QuotaState::Counting, ..before.clone() }
-    }))
+    });
+    // Limits of a tree that is gone are not set.
+    match path.is_some() && limits.is_some() && !now.own {
+        true => Err(AdminError::new(Code::Conflict, message, title)
+            .because("the directory was removed meanwhile")),
+        false => Ok(now),
+    }
+}
+
+fn title_of(quota: &QuotaInfo) -> String {
+    quota_title(&quota.volume, quota.kind, quota.id, quota.path.as_deref())
 }
 
 fn check_damage(volumes: &Volumes, message: &str, volume: &str) -> Result<(), AdminError> {
@@ -191,19 +133,25 @@ fn check_damage(volumes: &Volumes, message: &str, volume: &str) -> Result<(), Ad
 }
 
 pub(crate) fn list(volumes: &Volumes, wanted: &QuotaList) -> Result<QuotaReport, AdminError> {
-    let tree = match wanted.only_tree.as_deref() {
-        Some(path) => number_of(volumes, LIST, &wanted.volume, path, Look::Need)?,
+    let whose = match &wanted.only_tree {
+        Some(path) => Some(quota_trees::need(volumes, LIST, (&wanted.volume, path))?),
         None => None,
     };
-    let only = tree.map(|tree| (QuotaKind::Tree, tree)).or(wanted.only);
-    let listed = match (only, wanted.from) {
+    let tree = whose.as_ref().and_then(|whose| Some((whose.kind, whose.id?)));
+    let listed = match (tree.or(wanted.only), wanted.from) {
         (Some((kind, id)), _) => Listed::One(QuotaKey { kind: stored_kind(kind), id }),
         (None, from) => {
             let from = from.unwrap_or(0);
             Listed::From(Fbn(from / SLOTS), (from % SLOTS) as usize)
         }
     };
-    report(volumes, LIST, &wanted.volume, listed)
+    let mut report = report(volumes, LIST, &wanted.volume, listed)?;
+    report.quotas.retain(|one| one.own || !wanted.own_only);
+    match whose {
+        Some(whose) => report.quotas.iter_mut().for_each(|one| one.path.clone_from(&whose.path)),
+        None => quota_trees::add_paths(volumes, LIST, &report.volume, &mut report.quotas)?,
+    }
+    Ok(report)
 }
 
 /// One user, group or tree, or the limits of the others.
@@ -211,7 +159,7 @@ fn one(
     volumes: &Volumes,
     message: &str,
     volume: &str,
-    (kind, id): (QuotaKind, Option<u32>),
+    Whose { kind, id, path }: Whose,
 ) -> Result<QuotaInfo, AdminError> {
     let key = QuotaKey { kind: stored_kind(kind), id: id.unwrap_or(0) };
     let mut report = report(volumes, message, volume, Listed::One(key))?;
@@ -220,11 +168,12 @@ fn one(
         None => report.others.into_iter().find(|one| one.kind == kind),
     };
     match found {
-        Some(found) => Ok(found),
+        Some(found) => Ok(QuotaInfo { path, ..found }),
         None => unreachable!("a list of one has one, and the others of each kind are in any"),
     }
 }
 
+/// Quotas as the engine lists them, trees without their paths.
 fn report(
     volumes: &Volumes,
     message: &str,
@@ -255,28 +204,22 @@ fn report(
             limits: shown(&limits),
         }
     };
-    let quota = |one: &dblade::Quota| {
-        let path = match one.key.kind {
-            dblade::QuotaKind::Tree => path_of(volumes, message, &name, one.key.id)?,
-            dblade::QuotaKind::User | dblade::QuotaKind::Group => None,
-        };
-        Ok(QuotaInfo {
-            volume: name.clone(),
-            kind: shown_kind(one.key.kind),
-            id: Some(one.key.id),
-            path,
-            used_bytes: found.is_counting.then(|| one.used_blocks.saturating_mul(BLOCK_SIZE_U64)),
-            used_files: found.is_counting.then_some(one.used_files),
-            state,
-            limits: shown(&one.limits),
-            own: one.is_own,
-        })
+    let quota = |one: &dblade::Quota| QuotaInfo {
+        volume: name.clone(),
+        kind: shown_kind(one.key.kind),
+        id: Some(one.key.id),
+        path: None,
+        used_bytes: found.is_counting.then(|| one.used_blocks.saturating_mul(BLOCK_SIZE_U64)),
+        used_files: found.is_counting.then_some(one.used_files),
+        state,
+        limits: shown(&one.limits),
+        own: one.is_own,
     };
     Ok(QuotaReport {
         state,
         counted_inodes: (state == QuotaState::Counting).then_some(found.counted_inodes),
         others: QuotaKind::ALL.map(other).to_vec(),
-        quotas: found.quotas.iter().map(quota).collect::<Result<_, AdminError>>()?,
+        quotas: found.quotas.iter().map(quota).collect(),
         next: found.next.map(|(fbn, slot)| fbn.get() * SLOTS + slot as u64),
         volume: name,
     })

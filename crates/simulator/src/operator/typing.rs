@@ -421,7 +421,8 @@ impl Typist<'_> {
                 let only =
                     (kind != QuotaKind::Tree && self.choices.chance(50)).then_some((kind, 7));
                 let only_tree = path;
-                Request::QuotaList(QuotaList { volume, only, only_tree, from: None })
+                let own_only = self.choices.chance(30);
+                Request::QuotaList(QuotaList { volume, only, only_tree, own_only, from: None })
             }
         }
     }

@@ -42,6 +42,8 @@ fn a_tree_is_named_by_its_path() {
         deleted.contains("tree /projects/a has no limits of its own, and may use"),
         "{deleted}"
     );
+    let bare = session.ok("stroop quota set home --tree //projects/b/");
+    assert!(bare.contains("home: tree /projects/b may use 1000 files"), "{bare}");
     let each = session.ok("stroop quota delete home --each-tree");
     assert!(each.contains("home: each tree may use as much as there is"), "{each}");
     for refused in [

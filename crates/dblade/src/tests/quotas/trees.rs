@@ -61,8 +61,13 @@ impl Node {
     }
 
     fn path_of(&self, tree: QuotaKey) -> Option<String> {
-        let path = self.wait(|done| self.engine.path_of_tree("home", tree.id, done)).unwrap();
-        path.map(|path| String::from_utf8(path).unwrap())
+        self.paths_of(vec![tree.id]).remove(0)
+    }
+
+    fn paths_of(&self, trees: Vec<u32>) -> Vec<Option<String>> {
+        let paths = self.wait(|done| self.engine.paths_of_trees("home", trees, done)).unwrap();
+        let text = |path: Option<Vec<u8>>| path.map(|path| String::from_utf8(path).unwrap());
+        paths.into_iter().map(text).collect()
     }
 }
 
@@ -296,16 +301,25 @@ fn trees_without_limits_of_their_own_have_those_of_each() {
 
 /// A directory with very many entries is looked through in parts.
 #[test]
-fn the_path_of_a_tree_is_found_among_many_names() {
+fn the_paths_of_trees_are_found_among_many_names() {
     let (node, root) = start(338);
     let many = node.directory(root, "many");
     let file = node.create_file(root, "a").unwrap();
     for number in 0..12_000 {
         node.link(file, many, &format!("l{number}")).unwrap();
     }
-    for number in 0..3 {
+    let (mut trees, mut expected) = (vec![64, 70_000], vec![Some(String::new()), None]);
+    for number in 0..300 {
         let name = format!("t{number}");
         let (_, key) = node.tree(many, &name, &format!("/many/{name}"));
-        assert_eq!(node.path_of(key), Some(format!("many/{name}")));
+        trees.push(key.id);
+        expected.push(Some(format!("many/{name}")));
     }
+    node.remove_directory(many, "t1");
+    expected[3] = None;
+    let deep = (0..40).fold(root, |above, _| node.directory(above, "d"));
+    let (_, key) = node.tree(deep, "t", &format!("{}/t", "/d".repeat(40)));
+    trees.push(key.id);
+    expected.push(Some(format!("{}t", "d/".repeat(40))));
+    assert_eq!(node.paths_of(trees), expected);
 }

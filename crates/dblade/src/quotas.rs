@@ -28,6 +28,9 @@ pub(crate) fn set(engine: &Engine, volume: &str, changes: Vec<QuotaChange>, done
             }
         }
         quotas::note_quotas(scope.block_side(), number);
+        if changes.iter().any(QuotaChange::is_of_tree) {
+            quotas::note_trees(scope.block_side(), number);
+        }
         Ok(Acted::Done)
     };
     let committed = move |outcome: Result<(), AggregateError>| {

@@ -62,8 +62,9 @@ fn count_room<P: Pointer>(
     if !host.fronted.front().shared.may_gain_room() {
         return done(Ok(statistics(&host, tree)));
     }
-    let is_low = |size: u64, left: u64| left < size / LOW_SHARE;
-    let limits = tree.map(|tree| [tree.blocks, tree.files]);
+    let is_low = |size: u64, left: u64| left <= size / LOW_SHARE;
+    // A tree may well be nearly full for ever.
+    let limits = tree.filter(|tree| tree.has_frees).map(|tree| [tree.blocks, tree.files]);
     let mut limits = limits.into_iter().flatten().flatten();
     let is_tree_low = limits.any(|room| is_low(room.hard, room.left));
     if !is_tree_low && !is_low(served.size_blocks(), served.available_blocks()) {

@@ -2,7 +2,7 @@
 //!
 //! What is above each directory is asked for until the root directory is reached. Then each of
 //! those is asked for the names of what was found beneath it, so that a directory with very many
-//! trees in it is read once. Clients go on meanwhile: one question looks at 10,000 entries at most.
+//! trees in it is read once. Clients go on meanwhile: one question looks at 4,000 entries at most.
 //!
 //! Invariants: a directory that is moved meanwhile has a path of before, of after, or none.
 //!
@@ -23,6 +23,8 @@ use units::InodeNumber;
 const ASKED_MAX: usize = 256;
 /// Levels of directories that a path has at most.
 const DEPTH_MAX: usize = 4096;
+/// Directories above trees that are looked for at most: somebody may have made a very long way.
+const ABOVE_MAX: usize = 100_000;
 
 /// The paths of trees, in their order.
 pub(crate) type Paths = Vec<Option<Vec<u8>>>;
@@ -93,7 +95,7 @@ impl Walk {
         self.above.insert(directory, above);
         if let Above::Directory(above) = above {
             self.unnamed.entry(above).or_default().insert(directory);
-            if !self.above.contains_key(&above) {
+            if !self.above.contains_key(&above) && self.above.len() < ABOVE_MAX {
                 self.unknown.insert(above);
             }
         }

@@ -45,6 +45,11 @@ pub(crate) fn check(
     let mut count = 0;
     for (inode, record) in files {
         count += 1;
+        let may_count = *inode != ROOT_DIRECTORY && walker.fs.has_trees;
+        if record.tree.get() != 0 && !may_count {
+            let tree = record.tree.get();
+            walker.tell(Finding::QuotaTree { image: name, inode: *inode, tree });
+        }
         let (inode, names) = (*inode, census.names.get(inode).copied().unwrap_or(0));
         if record.kind == KIND_ATTRIBUTES {
             if !attributes.contains(&inode) && !orphans.contains(&inode) {
@@ -142,8 +147,7 @@ fn check_tree(
     let Some(record) = image.inodes.get(&inode) else { return };
     let tree = record.tree.get();
     let is_directory = u64::from(tree) != inode || record.kind == KIND_DIRECTORY;
-    let is_known = tree == 0 || walker.fs.has_trees;
-    if record.tree_around(inode) != of_directory || !is_directory || !is_known {
+    if record.tree_around(inode) != of_directory || !is_directory {
         walker.tell(Finding::QuotaTree { image: name, inode, tree });
     }
 }

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use units::{InodeNumber, Timestamp};
 
 /// Entries of a directory that one [`NamesIn`] looks at.
-const SCANNED_ENTRIES_MAX: usize = 10_000;
+const SCANNED_ENTRIES_MAX: usize = 4000;
 
 /// What is at a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,6 +52,9 @@ pub enum TreeAnswer {
     NotEmpty,
     /// A directory beneath that of this tree.
     Within(u32),
+    /// An empty directory with the number of a tree that is gone, of which files are still there:
+    /// somebody holds them, or they are being freed.
+    Former,
 }
 
 /// Whether a file may get a name in a directory.
@@ -147,10 +150,11 @@ fn look<P: Pointer>(
     let (inode, tree) = (found.inode, found.state.tree);
     let answer = match tree_around(inode.get(), tree) {
         _ if u64::from(tree) == inode.get() => TreeAnswer::Tree(tree),
-        0 => match directory_file::with(files.transaction, inode, |at| directory::is_empty(at))? {
-            true => TreeAnswer::Directory,
-            false => TreeAnswer::NotEmpty,
-        },
+        0 if !directory_file::with(files.transaction, inode, |at| directory::is_empty(at))? => {
+            TreeAnswer::NotEmpty
+        }
+        0 if files.transaction.is_quota_used(key_of(inode.get() as u32))? => TreeAnswer::Former,
+        0 => TreeAnswer::Directory,
         around => TreeAnswer::Within(around),
     };
     Ok((answer, Some(found.member())))
@@ -177,9 +181,13 @@ impl Query for TreeRoom {
         if tree == 0 {
             return Ok(None);
         }
-        let key = QuotaKey { kind: QuotaKind::Tree, id: tree };
-        Ok(files.transaction.quota_room(key)?)
+        // Where the quota file cannot be read the sizes are the volume's.
+        unless_damaged(files.transaction.quota_room(key_of(tree)).map_err(Into::into), None)
     }
+}
+
+const fn key_of(tree: u32) -> QuotaKey {
+    QuotaKey { kind: QuotaKind::Tree, id: tree }
 }
 
 /// What is above a directory.
@@ -193,7 +201,8 @@ pub enum Above {
     Unknown,
 }
 
-/// Asks what is above directories; the answers are in the order of the directories.
+/// Asks what is above directories. The answers are in the order of the directories, and only those
+/// of the first ones where others have to be read.
 #[derive(Clone, Debug)]
 pub struct AboveOf {
     /// The directories, at most a few hundred.
@@ -214,7 +223,15 @@ impl Query for AboveOf {
             let above = directory_file::with(files.transaction, *inode, |at| directory::parent(at));
             unless_damaged(above.map(|above| Above::Directory(above.inode)), Above::Unknown)
         };
-        self.directories.iter().map(above).collect()
+        let mut answers = Vec::with_capacity(self.directories.len());
+        for answer in self.directories.iter().map(above) {
+            match answer {
+                Ok(answer) => answers.push(answer),
+                Err(stop) if answers.is_empty() => return Err(stop),
+                Err(_) => break,
+            }
+        }
+        Ok(answers)
     }
 }
 
@@ -246,20 +263,23 @@ impl Query for NamesIn {
             return Ok(FoundNames::default());
         }
         let (mut left, mut found) = (SCANNED_ENTRIES_MAX, FoundNames::default());
+        let mut last = None;
         let scanned = directory_file::with(files.transaction, self.directory, |blocks| {
             directory::scan(blocks, self.after_cookie, |cookie, name, entry| {
                 if self.wanted.contains(&entry.member.inode) {
                     found.names.push((entry.member.inode, name.to_vec()));
                 }
-                left -= 1;
-                if left == 0 {
-                    found.next = Some(cookie);
-                    return ControlFlow::Break(());
-                }
-                ControlFlow::Continue(())
+                (left, last) = (left - 1, Some(cookie));
+                if left > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             })
         });
-        unless_damaged(scanned.map(drop), ())?;
+        match unless_damaged(scanned, true) {
+            Ok(true) => {}
+            Ok(false) => found.next = last,
+            // What was looked at is not looked at again.
+            Err(_) if last.is_some() => found.next = last,
+            Err(stop) => return Err(stop),
+        }
         Ok(found)
     }
 }

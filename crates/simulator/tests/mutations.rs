@@ -41,6 +41,7 @@ fn rules_broken_on_purpose_are_noticed() {
         Rule::InheritanceNotReplayed,
         Rule::QuotaPassed,
         Rule::QuotaNotGivenBack,
+        Rule::TreeNotInherited,
     ] {
         let row = try_rule(rule, 0..SEEDS, &lives_of(rule), jobs);
         assert!(row.outcome.is_some(), "{}: nobody noticed in {SEEDS} seeds", rule.name());

@@ -49,8 +49,8 @@ pub fn note_quotas(side: &mut BlockSide, volume: VolumeId) {
     note(side, volume, &QUOTAS);
 }
 
-/// Notes in a volume's record that directories may be quota trees, at a freeze before the first one
-/// is.
+/// Notes in a volume's record that there may be quota trees, at a freeze before the first one or
+/// its limits.
 pub fn note_trees(side: &mut BlockSide, volume: VolumeId) {
     note(side, volume, &QUOTA_TREES);
 }

@@ -140,6 +140,8 @@ pub struct QuotaRoom {
     pub blocks: Option<Room>,
     /// Of files.
     pub files: Option<Room>,
+    /// Something of the owner's is on its way out.
+    pub has_frees: bool,
 }
 
 /// What an operation adds to the files of one inode.
@@ -406,8 +408,24 @@ impl Quotas {
         let room = QuotaRoom {
             blocks: room(limits.hard_blocks, used.0, blocks),
             files: room(limits.hard_files, used.1, files),
+            has_frees: account.frees_commits > 0,
         };
         Ok(Some(room).filter(|room| room.blocks.is_some() || room.files.is_some()))
+    }
+
+    /// Whether an owner uses anything, or was promised it; not if the volume counts nothing.
+    ///
+    /// # Errors
+    /// What to wait for, or damage.
+    pub fn is_used<P: Pointer>(&self, source: &Source<'_, P>, key: QuotaKey) -> Progress<bool> {
+        if !self.is_counting() {
+            return Ok(false);
+        }
+        let mut ledger = self.ledger.lock();
+        ledger.load(source, [key].into_iter())?;
+        let account = ledger.accounts.get(&key).copied().unwrap_or_default();
+        let is_promised = [account.active, account.frozen] != [Usage::default(); 2];
+        Ok(is_promised || account.used().unwrap_or_default() != (0, 0))
     }
 
     /// The operation is done.

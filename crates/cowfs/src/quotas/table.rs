@@ -40,7 +40,7 @@ pub const QUOTA_BLOCK_COST: u64 = 8;
 /// the last block of inodes, and the header.
 #[must_use]
 pub const fn counting_cost_blocks(changed_blocks: u64) -> u64 {
-    QUOTA_BLOCK_COST * (changed_blocks + 2 * INODES_PER_BLOCK as u64 + 1)
+    QUOTA_BLOCK_COST * (changed_blocks + (QUOTA_KINDS * INODES_PER_BLOCK) as u64 + 1)
 }
 
 /// The key of a volume's quota file.
@@ -290,6 +290,18 @@ pub struct QuotaChange {
     pub limits: Option<Limits>,
 }
 
+impl QuotaChange {
+    /// Whether it is about trees.
+    #[must_use]
+    pub const fn is_of_tree(&self) -> bool {
+        let kind = match self.target {
+            QuotaTarget::One(key) => key.kind,
+            QuotaTarget::Others(kind) => kind,
+        };
+        matches!(kind, QuotaKind::Tree)
+    }
+}
+
 /// The work of a consistency point on the quota file.
 pub(crate) struct QuotaWork {
     changes: VecDeque<QuotaChange>,
@@ -339,7 +351,8 @@ impl QuotaWork {
     /// have its number.
     pub fn note(&mut self, number: InodeNumber, before: &InodeRecord, after: &InodeRecord) {
         let tree = before.tree.get();
-        if tree != 0 && u64::from(tree) == number.get() && after.is_free() {
+        let is_gone = after.is_free() || after.generation != before.generation;
+        if tree != 0 && u64::from(tree) == number.get() && is_gone {
             let key = QuotaKey { kind: QuotaKind::Tree, id: tree };
             self.drop_limits(key);
         }

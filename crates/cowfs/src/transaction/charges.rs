@@ -43,9 +43,20 @@ impl<P: Pointer> Transaction<'_, P> {
     /// # Errors
     /// What to wait for, or damage.
     pub fn quota_room(&self, key: QuotaKey) -> Progress<Option<QuotaRoom>> {
+        self.logical.shared.quotas.room(&self.quota_source(), key)
+    }
+
+    /// Whether anything counts to an owner.
+    ///
+    /// # Errors
+    /// What to wait for, or damage.
+    pub fn is_quota_used(&self, key: QuotaKey) -> Progress<bool> {
+        self.logical.shared.quotas.is_used(&self.quota_source(), key)
+    }
+
+    fn quota_source(&self) -> Source<'_, P> {
         let (inode_file, volume) = (&self.logical.inode_file, self.logical.volume);
-        let source = Source { inode_file, volume, reader: &self.reader };
-        self.logical.shared.quotas.room(&source, key)
+        Source { inode_file, volume, reader: &self.reader }
     }
 }
 

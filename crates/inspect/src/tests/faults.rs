@@ -424,19 +424,18 @@ fn attributes_belong_to_one_file() {
 #[test]
 fn files_count_to_the_quota_tree_that_they_lie_in() {
     let image = ACTIVE;
-    // Neither the directory nor a feature of the volume says so.
-    expect(
-        inode(66, |record| record.tree = 67.into()),
-        &[Finding::QuotaTree { image, inode: 66, tree: 67 }],
-    );
+    // Neither the directory nor a feature of the volume says so: each is told of.
+    let twice = |inode, tree| {
+        let finding = Finding::QuotaTree { image, inode, tree };
+        [finding.clone(), finding]
+    };
+    expect(inode(66, |record| record.tree = 67.into()), &twice(66, 67));
     // It is no directory, and cannot be a tree's.
-    expect(
-        inode(66, |record| record.tree = 66.into()),
-        &[Finding::QuotaTree { image, inode: 66, tree: 66 }],
-    );
+    expect(inode(66, |record| record.tree = 66.into()), &twice(66, 66));
     // What holds the extended attributes of a file counts to the file's tree.
-    expect(
-        inode(69, |record| record.tree = 67.into()),
-        &[Finding::QuotaTree { image, inode: 69, tree: 67 }],
-    );
+    expect(inode(69, |record| record.tree = 67.into()), &twice(69, 67));
+    // The root directory cannot be one.
+    let report = build(&inode(64, |record| record.tree = 64.into())).check();
+    let root = Finding::QuotaTree { image, inode: 64, tree: 64 };
+    assert!(report.findings.contains(&root), "{report}");
 }

@@ -87,7 +87,7 @@ pub(super) fn need(
             let path = Some(normal(path));
             return Ok(Whose { kind: QuotaKind::Tree, id: Some(tree), path });
         }
-        TreeAnswer::Directory | TreeAnswer::NotEmpty | TreeAnswer::Root => {
+        TreeAnswer::Directory | TreeAnswer::NotEmpty | TreeAnswer::Root | TreeAnswer::Former => {
             ("this directory is no quota tree".to_owned(), report)
         }
         TreeAnswer::Within(tree) => {
@@ -136,6 +136,12 @@ fn tree_of(
                 "make another directory, set its quota, move all files into it (mv copies them), \
                  remove this one, and rename the other to its name",
             ),
+        TreeAnswer::Former => error(Code::Conflict)
+            .because(
+                "the directory has the inode of a quota tree that was removed, and files of that \
+                 tree are still held or being freed",
+            )
+            .try_next("make another directory, or try again later"),
         TreeAnswer::Within(tree) => {
             let of = path_of(volumes, message, at.volume, tree)?;
             let cause =

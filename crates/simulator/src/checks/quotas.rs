@@ -131,6 +131,11 @@ impl Quotas {
         machine.trace.note(format!("{shown} is to be a tree: {answer:?}"));
         let made = match answer {
             Ok(TreeAnswer::Tree(tree)) => Some(QuotaKey { kind: QuotaKind::Tree, id: tree }),
+            Ok(TreeAnswer::Former) => {
+                tenant.forgo_tree();
+                machine.trace.meet("quotas: files of a former tree are there");
+                return Ok(());
+            }
             Ok(_) => None,
             Err(
                 EngineError::Files(FsError::NoSpace | FsError::OverQuota)

@@ -214,6 +214,34 @@ fn limits_of_a_tree_go_with_its_directory() {
     assert_eq!(node.find_tree(&(made.len() - 1).to_string()), TreeAnswer::Directory);
 }
 
+/// A file that somebody holds outlives its tree: it must not count to another one.
+#[test]
+fn regression_a_directory_with_the_number_of_a_former_tree_waits_for_its_files() {
+    let (node, root) = start(340);
+    let (tree, key) = node.tree(root, "p", "/p");
+    node.limit_one(key, blocks(50));
+    let (held, hold) = {
+        let set = SetAttributes::default();
+        let (entry, hold) = node.ask(calls::CreateUnnamed { directory: tree, set }).unwrap();
+        (entry.handle, hold)
+    };
+    node.put(held, 0, 20).unwrap();
+    node.remove_directory(root, "p");
+    let mut made = Vec::new();
+    while made.last().is_none_or(|last: &FileHandle| u64::from(key.id) != last.inode.get()) {
+        assert!(made.len() < 1000, "the number is not given again");
+        made.push(node.directory(root, &made.len().to_string()));
+        node.consistency_point();
+    }
+    let path = (made.len() - 1).to_string();
+    assert_eq!(node.make_tree(&path), TreeAnswer::Former);
+    node.ask(calls::ReleaseHold { hold }).unwrap();
+    for _ in 0..5 {
+        node.consistency_point();
+    }
+    assert_eq!(node.make_tree(&path), TreeAnswer::Tree(key.id));
+}
+
 #[test]
 fn snapshots_and_clones_have_trees() {
     let (node, root) = start(335);

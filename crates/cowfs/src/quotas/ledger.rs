@@ -252,6 +252,7 @@ impl Sum {
     }
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Verdict {
     Fits,
     Wait,
@@ -341,6 +342,8 @@ impl Quotas {
             false => None,
         };
         let mut admission = Admission::default();
+        // What one owner's limits refuse does not wait for another's.
+        let mut verdict = Verdict::Fits;
         for sum in &sums {
             let (key, is_asked) = (sum.key, asks(sum));
             let blocks = sum.kept_blocks + sum.written_blocks;
@@ -358,12 +361,12 @@ impl Quotas {
                 Verdict::Fits => {}
                 Verdict::Wait => {
                     account.exact_commits = EXACT_COMMITS;
-                    return Err(Stop::Wait(Wait::Room));
+                    verdict = verdict.max(Verdict::Wait);
                 }
                 Verdict::Refused => {
                     let refusal = account.refusal(key, limits, usage);
                     ledger.note_refusal(refusal);
-                    return Err(Stop::OverQuota);
+                    verdict = Verdict::Refused;
                 }
             }
             let is_paid = ledger.paid.contains(&place_of(key).0);
@@ -372,6 +375,11 @@ impl Quotas {
             }
             admission.is_noted |= !is_paid || sum.frees;
             admission.entries.push((key, usage, sum.frees));
+        }
+        match verdict {
+            Verdict::Fits => {}
+            Verdict::Wait => return Err(Stop::Wait(Wait::Room)),
+            Verdict::Refused => return Err(Stop::OverQuota),
         }
         for (key, usage, _) in &admission.entries {
             let account = ledger.accounts.entry(*key).or_default();

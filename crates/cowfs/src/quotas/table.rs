@@ -456,11 +456,19 @@ impl QuotaWork {
                 QuotaTarget::One(key) => place_of(key),
                 QuotaTarget::Others(kind) => (Fbn(0), default_slot(kind)),
             };
+            let others = match change.target {
+                QuotaTarget::One(key) => Some((key, self.others(file, volume, key.kind, reader)?)),
+                QuotaTarget::Others(_) => None,
+            };
             let block = self.leaf(file, volume, fbn, reader)?;
             let mut record = record_at(block, slot)?;
+            let before = record;
             record.flags = U32::new(if change.limits.is_some() { QUOTA_SET } else { 0 });
             change.limits.unwrap_or_default().store(&mut record);
             record.store(Arc::make_mut(block), slot);
+            if let Some((key, others)) = others {
+                self.note_passed(key, (&before, &record), &others);
+            }
             self.changes.pop_front();
         }
         while let Some((&key, &(blocks, files))) = self.usage.first_key_value() {
@@ -506,15 +514,16 @@ impl QuotaWork {
         Ok(record.unwrap_or_else(QuotaRecord::zeroed))
     }
 
-    /// Notes an owner that came to use more than a soft limit.
+    /// Notes an owner that came to use more than a soft limit, by what it uses or by a new limit.
     fn note_passed(
         &mut self,
         key: QuotaKey,
         (before, after): (&QuotaRecord, &QuotaRecord),
         others: &QuotaRecord,
     ) {
-        let limits = Limits::effective(key, after, others);
-        if limits.are_passed_softly(after) && !limits.are_passed_softly(before) {
+        let (was, limits) =
+            (Limits::effective(key, before, others), Limits::effective(key, after, others));
+        if limits.are_passed_softly(after) && !was.are_passed_softly(before) {
             let used = (after.used_blocks.get(), after.used_files.get());
             self.passed.push(Passed { key, limits, used });
         }

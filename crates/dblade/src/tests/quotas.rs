@@ -374,6 +374,11 @@ fn a_soft_limit_is_told_and_refuses_nothing() {
     let passed = ledger().quota_ledger().take_passed();
     let told: Vec<_> = passed.iter().map(|one| (one.key, one.limits, one.used)).collect();
     assert_eq!(told, [(user(1000), soft, (20, 1))], "once");
+    // A new limit below what is used.
+    node.limit_one(user(1000), Limits { soft_blocks: 40, ..soft });
+    assert_eq!(ledger().quota_ledger().take_passed(), []);
+    node.limit_one(user(1000), soft);
+    assert_eq!(ledger().quota_ledger().take_passed().len(), 1);
     assert_eq!(node.make_as(&caller(1000, 100), root, "b"), Err(FsError::OverQuota));
     assert_eq!(node.make_as(&caller(1000, 100), root, "b"), Err(FsError::OverQuota));
     let refusals = ledger().quota_ledger().take_refusals();
@@ -381,6 +386,28 @@ fn a_soft_limit_is_told_and_refuses_nothing() {
         refusals.iter().map(|one| (one.key, one.more)).collect::<Vec<_>>(),
         [(user(1000), (0, 1))]
     );
+}
+
+/// A user who waits for what he frees does not wait where a group's limit refuses him anyway.
+#[test]
+fn regression_the_refusal_of_one_owner_does_not_wait_for_another() {
+    let (node, root) = start(316);
+    node.limit_one(user(1000), blocks(10));
+    node.limit_one(group(100), blocks(20));
+    let full = node.make_as(&caller(1001, 100), root, "full").unwrap();
+    node.put(full, 0, 20).unwrap();
+    let own = node.make_as(&caller(1000, 200), root, "own").unwrap();
+    node.put(own, 0, 10).unwrap();
+    let file = node.make_as(&caller(1000, 100), root, "a").unwrap();
+    node.consistency_point();
+    node.drop_file(root, "own");
+    let committed = || node.engine.aggregate_summaries()[0].consistency_points;
+    let before = committed();
+    assert_eq!(node.put(file, 0, 1), Err(FsError::OverQuota));
+    assert_eq!(committed(), before, "nothing was waited for");
+    let ledger = node.engine.volume_named("home").unwrap();
+    let refused: Vec<_> = ledger.quota_ledger().take_refusals().iter().map(|one| one.key).collect();
+    assert_eq!(refused, [group(100)]);
 }
 
 /// The content of a tiny file takes no block until the file grows, whichever block is written then.

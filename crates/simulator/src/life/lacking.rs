@@ -72,6 +72,8 @@ impl Life<'_> {
         self.machine.arm(None);
         self.quotas.end();
         self.rest()?;
+        // Records of volumes stay as they are from now on.
+        self.tenants.iter_mut().for_each(|tenant| tenant.plan.autogrow_max_blocks = 0);
         let scopes = [
             FeatureScope::Disk,
             FeatureScope::Aggregate,

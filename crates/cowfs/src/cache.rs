@@ -189,6 +189,25 @@ impl BufferCache {
         drop(gone);
     }
 
+    /// Lets go of blocks until `more` others have room beside what lives now. Nothing without a
+    /// gauge, which a node with a cap has.
+    pub fn make_room(&self, more: u64) {
+        let Some(gauge) = self.shared.gauge else { return };
+        let live_blocks = (gauge.live_blocks)().saturating_add(more);
+        let mut surplus = live_blocks.saturating_sub(gauge.blocks_max);
+        while surplus > 0 {
+            let before = surplus;
+            for shard in &self.shared.shards {
+                let gone = shard.lock().evict();
+                surplus = surplus.saturating_sub(u64::from(gone.is_some()));
+            }
+            if surplus == before {
+                // It is empty.
+                return;
+            }
+        }
+    }
+
     /// Forgets a PVBN.
     pub fn remove(&self, pvbn: Pvbn) {
         let number = self.number(pvbn);

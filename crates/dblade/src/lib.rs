@@ -68,7 +68,9 @@ pub use cowfs::quotas::{Limits, QuotaChange, QuotaTarget};
 pub use cowfs::spans::SnapshotSpans;
 pub use create::{CreateAggregate, groups_of};
 pub use disks::{AddDisks, Joining};
-pub use engine::{Configuration, Done, Engine, LogPlace, LogProvider, LogUnavailable, LostLog};
+pub use engine::{
+    BlockMemory, Configuration, Done, Engine, LogPlace, LogProvider, LogUnavailable, LostLog,
+};
 pub use error::EngineError;
 pub use features::FeatureInUse;
 pub use nvlog::{CopyState, CopyStatus};

@@ -38,7 +38,7 @@ mod window;
 mod tests;
 
 pub use activity::Activity;
-pub use blocks::{BLOCK_FOOTPRINT_BYTES, BlockAllocator};
+pub use blocks::{BLOCK_FOOTPRINT_BYTES, BlockAllocator, release_memory};
 pub use clock::{SystemClock, SystemEntropy};
 pub use engine::{IoEngine, IoEngineKind, completion_threads_count};
 pub use file::{DiskAccess, DiskOpener, FileDisk, create_file_disk};

@@ -127,7 +127,7 @@ pub(crate) fn start(config: &Config, shutdown: &Shutdown) -> Result<Node, AdminE
         cp_interval_nanoseconds: CP_INTERVAL_NANOSECONDS,
         tuning: Tuning::default(),
     };
-    let engine = Engine::with_gauge(configuration, memory::live_blocks_nearly, memory::BLOCK_BYTES);
+    let engine = Engine::with_memory(configuration, memory::blocks());
     let threads = Threads::start(&engine, &watch, config.workers).map_err(failed)?;
     let service = Arc::new(Service(Arc::clone(&engine)));
     let front_ends = Arc::new(FrontEnds::new(config, service, Arc::new(SystemClock)));

@@ -285,7 +285,7 @@ metrics! {
         "stroop_repaired_blocks_total", Unit::Count,
         "Damaged blocks that were rebuilt from parity and written back.",
     ).by(&["aggregate"]);
-    /// Labels: consumer (`clean`, `dirty`, `moving`, `spare`, `metrics`, `other`).
+    /// Labels: consumer (`clean`, `dirty`, `moving`, `volumes`, `spare`, `metrics`, `other`).
     MEMORY_BYTES = gauge(
         "stroop_memory_bytes", Unit::Bytes,
         "Memory of the server by who has it: blocks in caches, metrics, and all else.",

@@ -38,6 +38,16 @@ const _: () = assert!(COUNTS.size() <= COUNTS_SLOT_BYTES && COUNTS.align() <= CO
 /// Bytes of memory that a block takes with all that belongs to it.
 pub const BLOCK_FOOTPRINT_BYTES: u64 = (BYTES.size() + COUNTS_SLOT_BYTES) as u64;
 
+/// Gives the memory of a block back to the system until the block is written to; it is all zeros
+/// then. Where pages are larger than a block nothing is given back.
+pub fn release_memory(block: &mut Block) {
+    let bytes = block.bytes_mut();
+    bytes.fill(0);
+    // SAFETY: the bytes are ours alone, whole pages where the system takes the advice at all, and
+    // private memory: what is given back reads as zeros, as it does now.
+    unsafe { libc::madvise(bytes.as_mut_ptr().cast(), bytes.len(), libc::MADV_DONTNEED) };
+}
+
 /// See the module.
 pub struct BlockAllocator<A> {
     below: A,
@@ -163,6 +173,26 @@ mod tests {
             // SAFETY: as promised by the caller.
             unsafe { System.dealloc(pointer, layout) }
         }
+    }
+
+    #[test]
+    fn released_memory_is_not_there_and_reads_as_zeros() {
+        let mut block = Block::zeroed();
+        block.bytes_mut().fill(7);
+        let is_resident = |block: &mut Block| {
+            let mut page = 0_u8;
+            let start = block.bytes_mut().as_mut_ptr().cast();
+            // SAFETY: asks about one mapped page, and gets one byte.
+            assert_eq!(unsafe { libc::mincore(start, BYTES.size(), &raw mut page) }, 0);
+            page & 1 == 1
+        };
+        // Where pages are larger than a block nothing is given back.
+        // SAFETY: asks for a number.
+        let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+        assert!(is_resident(&mut block));
+        release_memory(&mut block);
+        assert_eq!(is_resident(&mut block), page_bytes as usize > BYTES.size());
+        assert!(block.bytes().iter().all(|byte| *byte == 0));
     }
 
     #[test]

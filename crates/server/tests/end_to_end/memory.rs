@@ -81,7 +81,8 @@ fn names_load(place: &Place, number: u64) {
     assert_eq!(client.list(&directory).unwrap().len(), 4000);
 }
 
-fn stays_within(cap_mib: u64, data_mib: u64) {
+/// A load on one volume, beside `idle_volumes` others.
+fn stays_within(cap_mib: u64, data_mib: u64, idle_volumes: usize) {
     let place = Place::with_disks(&format!("4x{}M", data_mib), &format!("{cap_mib}M"));
     let server = place.serve();
     place.ok(&["aggr", "create", "a1", "--disks", "4", "--raid", "raid4"]);
@@ -95,6 +96,12 @@ fn stays_within(cap_mib: u64, data_mib: u64) {
         "--export",
         "127.0.0.1:rw:none:insecure",
     ]);
+    let names: Vec<String> = (0..idle_volumes).map(|number| format!("idle{number}")).collect();
+    if idle_volumes > 0 {
+        let mut create = vec!["volume", "create", "--size", "1G"];
+        create.extend(names.iter().map(String::as_str));
+        place.ok(&create);
+    }
     let mountpoint = place.path("mountpoint");
     fs::create_dir(&mountpoint).unwrap();
     let mounted = place.stroop(&["mount", "home", &mountpoint.display().to_string()]);
@@ -131,7 +138,13 @@ fn stays_within(cap_mib: u64, data_mib: u64) {
 #[test]
 fn the_smallest_cap_holds_over_ten_times_the_cache() {
     // Of 64 MiB the cache has at most 32.
-    stays_within(64, 320);
+    stays_within(64, 320, 0);
+}
+
+/// What volumes take is no block, and blocks make room for it.
+#[test]
+fn a_cap_holds_with_many_volumes() {
+    stays_within(128, 400, 400);
 }
 
 /// Memory that is there for blocks, whether they hold something or not, and all that the operating
